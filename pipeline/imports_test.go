@@ -45,7 +45,7 @@ func TestImportsWhileAnotherConfigurationBecomesActive(t *testing.T) {
 	defer func() { require.NoError(t, opened.Close()) }()
 	slow := &heldLogs{Logs: opened.Logs, began: make(chan struct{}, 2), goOn: make(chan struct{})}
 	opened.Logs = slow
-	desk, err := NewImportDesk(opened)
+	desk, err := imports.NewDesk(opened, own.Sources.Find("lab"))
 	require.NoError(t, err)
 	activate := func(c *config.Config) {
 		_, err := opened.Store.Activate(t.Context(), c.Identity(), true, store.Inbox{}, nil)
@@ -67,7 +67,7 @@ func TestImportsWhileAnotherConfigurationBecomesActive(t *testing.T) {
 	<-slow.began
 	activate(other)
 	close(slow.goOn)
-	require.ErrorIs(t, <-ran, store.ErrSuperseded)
+	require.ErrorIs(t, <-ran, session.ErrNotActive)
 	activate(own)
 	i, err := run()
 	require.NoError(t, err)

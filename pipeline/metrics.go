@@ -18,7 +18,6 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/operate/imports"
 )
 
 // stageMetrics are the counters of the stages.
@@ -27,14 +26,13 @@ type stageMetrics struct {
 	events  *events.Metrics
 	decide  *decide.Metrics
 	deliver *deliver.Metrics
-	imports *imports.Metrics
 	checks  *checks.Metrics
 }
 
 func newStageMetrics(reg prometheus.Registerer, labels *servicelabel.Labels) stageMetrics {
 	m := stageMetrics{
 		ingest: ingest.NewMetrics(reg), events: events.NewMetrics(reg), decide: decide.NewMetrics(reg),
-		deliver: deliver.NewMetrics(reg), imports: imports.NewMetrics(reg), checks: checks.NewMetrics(reg),
+		deliver: deliver.NewMetrics(reg), checks: checks.NewMetrics(reg),
 	}
 	m.decide.Labels, m.deliver.Labels, m.checks.Labels = labels, labels, labels
 	return m

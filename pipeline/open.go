@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -20,7 +19,6 @@ import (
 	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -84,8 +82,6 @@ type Pipeline struct {
 	control   *control.Server
 	inbox     *inboxManager
 	ingest    *ingestStage
-	newDesk   func() (*imports.Desk, error)
-	desk      atomic.Pointer[imports.Desk] // of imports; nil unless the process ingests
 	work      *workStage
 	noise     *noiseWriter
 	monitor   *monitor
@@ -236,15 +232,12 @@ func (p *Pipeline) assemble(g *gauges) {
 		ingest: p.ingest, work: p.work, blocked: p.monitor.blocked,
 	}}
 	p.retention = &retainer{store: p.store, cfg: p.cfg, log: p.log, dropped: g.ledgerDropped, active: p.active, append: p.logs}
-	p.newDesk = func() (*imports.Desk, error) {
-		return newImportDesk(p.ingest.stageOptions, m.events, m.imports, p.monitor.takes)
-	}
 	serve := (&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: g}).serve
 	front := &frontDoor{frontOptions: frontOptions{
 		cfg: p.cfg, log: p.log, reg: reg, store: p.store, active: p.active, keys: p.keys, tracer: p.tracer, metrics: m, sources: p.ingest.sources, takes: p.monitor.takes, serve: serve, ending: p.end.ingest.ctx,
 	}}
 	p.ingest.serveAPI = front.listen
-	p.control = control.New(control.Options{Config: p.cfg, Probe: p.Probe, Link: p.opt.Link, Reload: p.Reload, Import: http.HandlerFunc(p.serveImport)})
+	p.control = control.New(control.Options{Config: p.cfg, Probe: p.Probe, Link: p.opt.Link, Reload: p.Reload})
 	p.operators = &operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.healthNow, status: p.monitor.status, serve: serve}}
 	if p.opt.Page != nil {
 		p.operators.page = func() http.Handler { return p.opt.Page(p) }

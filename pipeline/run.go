@@ -76,11 +76,6 @@ func (p *Pipeline) startStages(ctx context.Context) (running []component, err er
 		return nil
 	}
 	if p.opt.Roles.Ingest {
-		desk, err := p.newDesk()
-		if err != nil {
-			return running, fmt.Errorf("imports: %w", err)
-		}
-		p.desk.Store(desk)
 		if err := while("ingest", p.end.ingest.ctx, false, p.ingest.start); err != nil {
 			return running, err
 		}

@@ -18,8 +18,6 @@ import (
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/operate/session"
-	"github.com/seed-86dfc502/weir/pipeline"
-	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -36,7 +34,7 @@ func newImportCommand(a *app) *cobra.Command {
 		Use:   "import PATH|-",
 		Short: "Load a file of JSON lines or CSV into a source",
 		Long: `Load a file of JSON lines or CSV into a source. The rows are ingested as the
-file is read, by the process that has the data folder open, or by this one.
+file is read, by this command, also beside a running process.
 
 The import is identified by the content of the file, its source and its options: the
 same command again continues it after an interruption, and skips rows that have
@@ -121,24 +119,27 @@ func importFile(ctx context.Context, a *app, f *importFlags, null *string, path 
 		return err
 	}
 	defer closeFile()
-	// A running process would parse rows under another configuration.
-	if err := a.mustBeActive(ctx, cfg); err != nil {
-		return err
-	}
 	sum := sha256.New()
 	size, err := io.Copy(sum, in)
 	if err != nil {
 		return err
 	}
 	file.SHA256 = [sha256.Size]byte(sum.Sum(nil))
+	open, err := session.Open(ctx, cfg, commandLogger(cfg, a.err))
+	if err != nil {
+		return err
+	}
 	show, stop := a.progressOf()
 	defer stop()
-	to := &importTarget{a: a, cfg: cfg}
-	defer to.leave()
-	i, err := imports.Run(ctx, file, &progressReader{Reader: io.NewSectionReader(in, 0, size), show: show, total: size}, to.insist)
+	desk, err := imports.NewDesk(open, cfg.Sources.Find(file.Source))
+	var i store.Import
+	if err == nil {
+		rows := &progressReader{Reader: io.NewSectionReader(in, 0, size), show: show, total: size}
+		i, err = imports.Run(ctx, file, rows, func(ctx context.Context, b imports.Batch) (store.Import, error) { return insist(ctx, a, desk, b) })
+	}
 	stop()
 	var bad *imports.BadFile
-	switch {
+	switch err = errors.Join(err, open.Close()); {
 	case errors.As(err, &bad):
 		return &usageError{fmt.Errorf("%s: %w", file.Name, err)}
 	case err != nil && i.ID != "" && !imports.Final(err):
@@ -149,73 +150,20 @@ func importFile(ctx context.Context, a *app, f *importFlags, null *string, path 
 	return printImported(a, imports.JobOf(i))
 }
 
-// importTarget ingests batches: in this process, or in the running one that has the data folder
-// open. It has one user at a time.
-type importTarget struct {
-	a      *app
-	cfg    *config.Config
-	ingest imports.Ingest // nil before the first batch and after a failure
-	close  func() error   // of the state that this process has open, else nil
-	posts  bool           // another process had the state open: so will its successor
-}
-
-// enter finds the way to ingest.
-func (t *importTarget) enter(ctx context.Context) error {
-	if t.ingest != nil {
-		return nil
-	}
-	if t.posts {
-		running, err := control.At(t.cfg)
-		if err == nil {
-			t.ingest = imports.Post(running.Import)
-		}
-		return err
-	}
-	open, err := session.Open(ctx, t.cfg, commandLogger(t.cfg, t.a.err))
-	if err != nil {
-		return err
-	}
-	if open.Shared { // the process has the gate
-		t.posts = true
-		return errors.Join(open.Close(), t.enter(ctx))
-	}
-	t.close = open.Close
-	desk, err := pipeline.NewImportDesk(open)
-	if err != nil {
-		return err
-	}
-	t.ingest = desk.Ingest
-	return nil
-}
-
-// leave closes the state, if this process has it open.
-func (t *importTarget) leave() {
-	if t.close != nil {
-		if err := t.close(); err != nil {
-			commandLogger(t.cfg, t.a.err).Warn("closing the state failed", "event", "import.close_failed", "error", err)
-		}
-	}
-	t.ingest, t.close = nil, nil
-}
-
 // importPatience is how long ingesting a batch may fail in a row.
 const importPatience = 5 * time.Minute
 
 // insist ingests a batch, again until that succeeds or cannot succeed.
-func (t *importTarget) insist(ctx context.Context, b imports.Batch) (i store.Import, err error) {
+func insist(ctx context.Context, a *app, desk *imports.Desk, b imports.Batch) (i store.Import, err error) {
 	pauses := backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
 	for began := time.Now(); ; {
-		if err = t.enter(ctx); err == nil {
-			i, err = t.ingest(ctx, b)
-		}
-		if err == nil || imports.Final(err) {
+		if i, err = desk.Ingest(ctx, b); err == nil || imports.Final(err) {
 			return i, err
 		}
-		t.leave()
 		if time.Since(began) > importPatience || !wait.Sleep(ctx, pauses.NextBackOff()) {
 			return i, cmp.Or(context.Cause(ctx), err)
 		}
-		fmt.Fprintf(t.a.err, "import interrupted, trying again: %v\n", err)
+		fmt.Fprintf(a.err, "import interrupted, trying again: %v\n", err)
 	}
 }
 

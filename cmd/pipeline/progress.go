@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -82,43 +84,46 @@ func runProgress(a *app, reg *prometheus.Registry, waits func() []pipeline.Wait,
 	if a.json || !isTerminal(a.err) {
 		return reportWaits(a, waits)
 	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(time.Second)
+	var looks []*snapshot.Snapshot // of the last seconds, the oldest first
+	var last int64
+	start := time.Now()
+	end := every(time.Second, func() {
+		s, err := snapshot.Summarize(reg)
+		if err != nil {
+			return
+		}
+		sum, left := s.Sum(), ""
+		if now, err := snapshot.Take(reg, time.Now()); untilIdle && err == nil {
+			looks = append(looks[max(0, len(looks)+1-rateWindow):], now)
+			left = timeLeft(looks[0], now, waits())
+		}
+		fmt.Fprintf(a.err, "\r\033[K%s (%s/s%s) · %s pruned · %s held back · %s delivered", english.Plural(int(s.Read), "event", "events"),
+			humanize.Comma(s.Read-last), left, humanize.Comma(sum.Pruned), humanize.Comma(sum.Held), humanize.Comma(sum.Delivered))
+		if text := pipeline.WaitText(blockedWaits(waits())); text != "" && time.Since(start) >= waitsAfter {
+			fmt.Fprint(a.err, " · waiting: ", text)
+		}
+		last = s.Read
+	})
+	return func() { end(); fmt.Fprint(a.err, "\r\033[K") }
+}
+
+// every calls f periodically on a goroutine of its own, until the returned function is called.
+func every(period time.Duration, f func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(period)
 		defer tick.Stop()
-		var looks []*snapshot.Snapshot // of the last seconds, the oldest first
-		var last int64
-		start := time.Now()
 		for {
 			select {
 			case <-tick.C:
-			case <-quit:
-				fmt.Fprint(a.err, "\r\033[K")
+				f()
+			case <-ctx.Done():
 				return
 			}
-			s, err := snapshot.Summarize(reg)
-			if err != nil {
-				continue
-			}
-			var sum snapshot.CustomerSummary
-			for _, c := range s.Customers {
-				sum.Add(c)
-			}
-			left := ""
-			if now, err := snapshot.Take(reg, time.Now()); untilIdle && err == nil {
-				looks = append(looks[max(0, len(looks)+1-rateWindow):], now)
-				left = timeLeft(looks[0], now, waits())
-			}
-			fmt.Fprintf(a.err, "\r\033[K%s (%s/s%s) · %s pruned · %s held back · %s delivered", english.Plural(int(s.Read), "event", "events"),
-				humanize.Comma(s.Read-last), left, humanize.Comma(sum.Pruned), humanize.Comma(sum.Held), humanize.Comma(sum.Delivered))
-			if text := pipeline.WaitText(blockedWaits(waits())); text != "" && time.Since(start) >= waitsAfter {
-				fmt.Fprint(a.err, " · waiting: ", text)
-			}
-			last = s.Read
 		}
-	}()
-	return func() { close(quit); <-done }
+	})
+	return func() { cancel(); running.Wait() }
 }
 
 // rateWindow is the number of samples, a second apart, over which rates are taken: the
@@ -144,26 +149,14 @@ func timeLeft(before, now *snapshot.Snapshot, waits []pipeline.Wait) string {
 // reportWaits writes a line whenever a run is blocked by something else. Waits that end without
 // help are not reported.
 func reportWaits(a *app, waits func() []pipeline.Wait) (stop func()) {
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(waitsAfter)
-		defer tick.Stop()
-		said := ""
-		for {
-			select {
-			case <-tick.C:
-			case <-quit:
-				return
-			}
-			if text := pipeline.WaitText(blockedWaits(waits())); text != said {
-				if said = text; text != "" {
-					fmt.Fprintln(a.err, "waiting:", text)
-				}
+	said := ""
+	return every(waitsAfter, func() {
+		if text := pipeline.WaitText(blockedWaits(waits())); text != said {
+			if said = text; text != "" {
+				fmt.Fprintln(a.err, "waiting:", text)
 			}
 		}
-	}()
-	return func() { close(quit); <-done }
+	})
 }
 
 // waitsAfter is the delay before a run reports its blocked waits.

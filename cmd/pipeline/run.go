@@ -43,11 +43,11 @@ func newRunCommand(a *app) *cobra.Command {
 		Example: "  weir run -c weir.yaml\n  weir run -c weir.yaml --until-idle\n  weir run -c weir.yaml --role work",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().StringVar(&o.role, "role", strings.Join(roleNames(), ","), "what this process does, separated by commas")
+	c.Flags().StringVar(&o.role, "role", strings.Join(pipeline.AllRoles.Names(), ","), "what this process does, separated by commas")
 	c.Flags().BoolVar(&o.untilIdle, "until-idle", false, "end when the sources are drained and everything is delivered")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --until-idle: stop after this time, with status 3 if work is left")
 	c.Flags().BoolVar(&o.activate, "activate", false, "let this configuration replace a later one (a roll-back)")
-	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roleNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(pipeline.AllRoles.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return o.needConfig(c)
 }
 
@@ -75,22 +75,16 @@ func (o *runOptions) run(ctx context.Context) error {
 	})
 }
 
-// roleNames returns the words for the roles.
-func roleNames() []string { return pipeline.AllRoles.Names() }
-
-// roleOf returns the field of a role.
-func roleOf(r *pipeline.Roles, name string) *bool {
-	return map[string]*bool{"ingest": &r.Ingest, "work": &r.Work}[name]
-}
-
-func parseRoles(s string) (pipeline.Roles, error) {
-	var r pipeline.Roles
-	for word := range strings.SplitSeq(s, ",") {
-		role := roleOf(&r, strings.TrimSpace(word))
-		if role == nil {
-			return r, fmt.Errorf("--role: %q is no role; want %s", word, english.WordSeries(roleNames(), "or"))
+func parseRoles(text string) (r pipeline.Roles, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		switch strings.TrimSpace(word) {
+		case "ingest":
+			r.Ingest = true
+		case "work":
+			r.Work = true
+		default:
+			return r, fmt.Errorf("--role: %q is no role; want %s", word, english.WordSeries(pipeline.AllRoles.Names(), "or"))
 		}
-		*role = true
 	}
 	return r, nil
 }
@@ -175,10 +169,7 @@ func printSummary(a *app, cfg *config.Config, s runSummary, took time.Duration) 
 	} else {
 		fmt.Fprintf(a.out, "\nDone in %s.\n\n", took.Round(10*time.Millisecond))
 	}
-	var sum snapshot.CustomerSummary
-	for _, c := range s.Customers {
-		sum.Add(c)
-	}
+	sum := s.Sum()
 	if s.Read == 0 {
 		if len(s.Left) == 0 {
 			fmt.Fprintln(a.out, "No new events: the sources hold no event that was not ingested before.")

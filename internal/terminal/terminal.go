@@ -39,3 +39,11 @@ func Harmless(s string) string {
 	}
 	return b.String()
 }
+
+// Cut shortens a text to n characters, of which the last says that it is cut.
+func Cut(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 )
 
 const (
@@ -312,10 +313,4 @@ func dialect(text string) string {
 }
 
 // shown returns a column's name for a message.
-func shown(name string) string {
-	const most = 64
-	if r := []rune(name); len(r) > most {
-		name = string(r[:most]) + "…"
-	}
-	return strconv.Quote(name)
-}
+func shown(name string) string { return strconv.Quote(terminal.Cut(name, 65)) }

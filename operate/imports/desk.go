@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,27 +12,48 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-86dfc502/weir/api/events"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Desk ingests batches in the process that has the state open. All fields are needed. It may be
-// used concurrently.
+// Desk ingests batches of one source in the process that has the state open. All fields are
+// needed. It may be used concurrently.
 type Desk struct {
 	Store  store.Imports
 	Events *events.Handler
-	// Source returns a source that files are imported into.
-	Source func(name string) (*events.Source, error)
+	Source *events.Source
 	// Ready returns why no batch can be ingested now, nil when one can: an error of class
 	// store.Superseded while another configuration is active, under which the rows may be of
 	// another entity.
-	Ready   func(ctx context.Context) error
-	Metrics *Metrics
-	Logger  *slog.Logger
+	Ready func(ctx context.Context) error
+}
+
+// NewDesk returns a desk for a source of a session's configuration that takes files.
+func NewDesk(s *session.Session, source *config.Source) (*Desk, error) {
+	shape, err := assemble.ExtractorOf(s.Config, source)
+	if err != nil {
+		return nil, err
+	}
+	inbox := &Inbox{Source: source.Name, Topic: s.Inbox.Topic, Append: s.Logs.Append}
+	a := s.Config.API
+	return &Desk{
+		Store: s.Store,
+		Events: events.New(events.Options{
+			Ledger: s.Store, Keep: a.Idempotency.Retention.D(), MaxRows: a.MaxRows, Metrics: events.NewMetrics(prometheus.NewRegistry()), Logger: s.Logger,
+		}),
+		Source: &events.Source{Name: source.Name, Extractor: shape, Push: inbox, Patches: source.Mode == config.Patch},
+		Ready: func(ctx context.Context) error {
+			_, err := s.Active(ctx)
+			return err
+		},
+	}, nil
 }
 
 // Ingest implements Ingest. A batch without rows that is not the last begins the import, or
@@ -42,46 +62,31 @@ func (d *Desk) Ingest(ctx context.Context, b Batch) (store.Import, error) {
 	if err := d.Ready(ctx); err != nil {
 		return store.Import{}, err
 	}
-	for n, r := range b.Rows {
-		if r.Number != b.After+int64(n)+1 {
-			return store.Import{}, badFile("row %d does not follow row %d", r.Number, b.After+int64(n))
-		}
-	}
-	source, err := d.Source(b.Import.Source)
-	if err != nil {
-		return store.Import{}, err
-	}
 	i, err := d.Store.BeginImport(ctx, b.Import)
 	switch {
 	case err != nil || i.State == store.ImportDone || i.Row != b.After:
 		return i, err
 	case len(b.Rows) == 0 && !b.Last:
-		d.Logger.Info("import begun", "event", "import.begun", "import", i.ID, "source", i.Source, "rows", i.Row)
 		crash.At(crash.ImportBegun, i.Source)
 		return i, nil
 	}
-	to, letters, err := d.take(ctx, source, i, b)
+	to, letters, err := d.take(ctx, i, b)
 	if err != nil {
 		return i, err
 	}
 	crash.At(crash.ImportTaken, i.Source)
-	err = d.Store.StepImport(ctx, i, to, letters)
-	if err != nil {
+	if err := d.Store.StepImport(ctx, i, to, letters); err != nil {
 		// ErrFenced says that another run was faster, whose commit may still be under way: the
 		// same batch again finds the position.
 		return i, err
 	}
 	crash.At(crash.ImportStepped, i.Source)
-	d.Metrics.add(i.Source, to.Counts, i.Counts)
-	if i.ImportPosition = to; b.Last {
-		c := to.Counts
-		d.Logger.Info("import done", "event", "import.done", "import", i.ID, "source", i.Source, "accepted", c.Accepted, "duplicate", c.Duplicate, "refused", c.Refused)
-	}
+	i.ImportPosition = to
 	return i, nil
 }
 
 // take ingests rows and returns the position behind them and the refused ones.
-func (d *Desk) take(ctx context.Context, source *events.Source, i store.Import, b Batch) (to store.ImportPosition, letters []store.DeadLetter, err error) {
+func (d *Desk) take(ctx context.Context, i store.Import, b Batch) (to store.ImportPosition, letters []store.DeadLetter, err error) {
 	to = store.ImportPosition{Bytes: b.Bytes, Row: i.Row + int64(len(b.Rows)), Counts: i.Counts, State: store.ImportIncomplete}
 	if b.Last {
 		to.State = store.ImportDone
@@ -99,7 +104,7 @@ func (d *Desk) take(ctx context.Context, source *events.Source, i store.Import, 
 		}
 		rows, given = append(rows, events.Row{Value: r.Value, Origin: fmt.Sprintf("%s:%d", i.ID, r.Number)}), append(given, r)
 	}
-	results, err := d.Events.Take(ctx, i.Tenant, source, rows)
+	results, err := d.Events.Take(ctx, i.Tenant, d.Source, rows)
 	if err != nil {
 		return to, nil, err
 	}
@@ -167,25 +172,4 @@ func (x *Inbox) Push(ctx context.Context, pushed ...*message.Message) []error {
 		errs[n] = err
 	}
 	return errs
-}
-
-// Metrics of imports; label values are bounded by the configuration.
-type Metrics struct{ rows *prometheus.CounterVec }
-
-// NewMetrics registers them with reg.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_import_rows_total", Help: "Rows of imported files by source and status: accepted, duplicate, refused.",
-	}, []string{"source", "status"})}
-	reg.MustRegister(m.rows)
-	return m
-}
-
-// add counts the rows between two positions.
-func (m *Metrics) add(source string, now, before store.ImportCounts) {
-	for status, n := range map[string]int64{
-		"accepted": now.Accepted - before.Accepted, "duplicate": now.Duplicate - before.Duplicate, "refused": now.Refused - before.Refused,
-	} {
-		m.rows.WithLabelValues(source, status).Add(float64(n))
-	}
 }

@@ -4,7 +4,7 @@
 // # Model
 //
 // [Run] reads a file once, from its start, and cuts it into rows. A [Desk] ingests them batch by
-// batch, in the process that has the state open: it claims the rows' keys in the ledger and
+// batch, beside a running process: it claims the rows' keys in the ledger and
 // appends their events, as it does for posted ones, and records the refused rows and the
 // position behind the batch in one transaction.
 //

@@ -58,11 +58,7 @@ func newWorld(t *testing.T) *world {
 		Source: "lab", Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
 		IsDelete: func(string) bool { return false }, Strip: rules, MaxEvent: 1 << 20, MaxEntity: 100,
 	}, Push: &Inbox{Topic: "weir.inbox", Append: w.Append}}
-	w.desk = &Desk{
-		Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Events: w.handler(s),
-		Source: func(string) (*events.Source, error) { return source, nil },
-		Ready:  func(context.Context) error { return w.active },
-	}
+	w.desk = &Desk{Store: s, Events: w.handler(s), Source: source, Ready: func(context.Context) error { return w.active }}
 	return w
 }
 

@@ -61,9 +61,18 @@ type Batch struct {
 }
 
 // Ingest ingests a batch and returns the import with the position that it has then. A batch
-// that is not behind the position changes nothing. After an error the same batch is to be
-// repeated.
+// that is not behind the position changes nothing. After an error that is not Final the same
+// batch is to be repeated.
 type Ingest func(ctx context.Context, b Batch) (store.Import, error)
+
+// Final reports whether importing the same file again would fail again.
+func Final(err error) bool {
+	if bad := (*BadFile)(nil); errors.As(err, &bad) {
+		return true
+	}
+	class := store.ClassOf(err)
+	return err != nil && (class == store.Poison || class == store.Superseded || class == store.Fatal)
+}
 
 // A batch is full with this much.
 const (

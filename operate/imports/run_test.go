@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -217,35 +215,6 @@ func TestAnotherConfigurationIsActive(t *testing.T) {
 	w.active, w.after = nil, nil
 	w.file(JSONL, Options{}, text)
 	require.Equal(t, payloads, w.effects)
-}
-
-// A batch goes to another process and back as it is.
-func TestPost(t *testing.T) {
-	w := newWorld(t)
-	server := httptest.NewServer(w.desk)
-	defer server.Close()
-	client := server.Client()
-	defer client.CloseIdleConnections()
-	post := Post(func(ctx context.Context, kind string, body io.Reader) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, body)
-		if err != nil {
-			return nil, err
-		}
-		r.Header.Set("Content-Type", kind)
-		return client.Do(r)
-	})
-	text := "id,n\nB-1,1\nB-2\n\"\xff\",3\n"
-	i, err := Run(t.Context(), lab(CSV, Options{}, text), strings.NewReader(text), post)
-	require.NoError(t, err)
-	require.Equal(t, store.ImportCounts{Accepted: 1, Refused: 2}, i.Counts)
-	w.active = errDown
-	_, err = post(t.Context(), Batch{})
-	require.ErrorContains(t, err, "503")
-	require.False(t, Final(err))
-	w.active = store.ErrSuperseded
-	_, err = post(t.Context(), Batch{})
-	require.ErrorContains(t, err, "422")
-	require.True(t, Final(err))
 }
 
 func TestFilesThatAreRefused(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
@@ -133,7 +134,7 @@ func (p overviewSection) stageNodes(now *snapshot.Snapshot, per rates, health op
 		}
 		return x
 	}
-	ingest := stage("Ingest", "ingest", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Ingested) + snapshot.Total(s.Rows) }), 0)
+	ingest := stage("Ingest", "ingest", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Ingested) }), 0)
 	decided := stage("Decide", "work", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Events) }), now.InboxLag)
 	delivered := stage("Deliver", "work", per(func(s *snapshot.Snapshot) float64 { return s.Delivered["delivered"] }), now.Pending)
 	return []node{ingest, decided, delivered}
@@ -209,10 +210,7 @@ func summed(all []node, most int, what, href string) []node {
 		all = append(slices.Clone(all[:most-1]), rest)
 	}
 	for i := range all {
-		all[i].Full = all[i].Name
-		if r := []rune(all[i].Name); len(r) > flowName {
-			all[i].Name = string(r[:flowName-1]) + "…"
-		}
+		all[i].Full, all[i].Name = all[i].Name, terminal.Cut(all[i].Name, flowName)
 	}
 	return all
 }

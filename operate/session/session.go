@@ -28,7 +28,7 @@ var (
 	// ErrNothingRan says that there is no state yet.
 	ErrNothingRan = errors.New("nothing has run with this configuration yet")
 	// ErrNotActive says that another configuration than this one is active.
-	ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (weir reload)")
+	ErrNotActive = store.WithClass(errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (weir reload)"), store.Superseded)
 	// ErrInUse says that another process has the logs of the SQLite file open.
 	ErrInUse = embedded.ErrInUse
 )
@@ -125,14 +125,9 @@ func (s *Session) find(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	active, err := s.Store.Active(ctx)
-	if errors.Is(err, store.ErrNotFound) {
-		return ErrNothingRan
-	} else if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	if !s.Config.DecidesLike(active.Fingerprint) {
-		return fmt.Errorf("%s: %w", s.Config.File, ErrNotActive)
+	active, err := s.Active(ctx)
+	if err != nil {
+		return err
 	}
 	numbers, err := s.Store.Services(ctx, s.Config.ServiceNames())
 	if err != nil {
@@ -142,15 +137,27 @@ func (s *Session) find(ctx context.Context) error {
 	return err
 }
 
+// Active returns the active revision. The error is ErrNotActive when another configuration
+// became active.
+func (s *Session) Active(ctx context.Context) (store.Revision, error) {
+	active, err := s.Store.Active(ctx)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return active, ErrNothingRan
+	case err != nil:
+		return active, fmt.Errorf("store: %w", err)
+	case s.Plan == nil && !s.Config.DecidesLike(active.Fingerprint), s.Plan != nil && !bytes.HasPrefix(active.Fingerprint, s.Plan.Fingerprint):
+		return active, fmt.Errorf("%s: %w", s.Config.File, ErrNotActive)
+	}
+	return active, nil
+}
+
 // Env returns the environment of operators' commands. The error is ErrNotActive when another
 // configuration became active.
 func (s *Session) Env(ctx context.Context) (*operate.Env, error) {
-	active, err := s.Store.Active(ctx)
+	active, err := s.Active(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	if !bytes.HasPrefix(active.Fingerprint, s.Plan.Fingerprint) {
-		return nil, fmt.Errorf("%s: %w", s.Config.File, ErrNotActive)
+		return nil, err
 	}
 	known, err := s.Store.KnownServices(ctx)
 	if err != nil {

@@ -19,7 +19,6 @@ type Snapshot struct {
 	At time.Time
 
 	Ingested  map[string]float64 // events read, by outcome: taken, repeated, dead, skipped
-	Rows      map[string]float64 // of imports, by status: accepted, duplicate, refused
 	Events    map[string]float64 // inbox records, by outcome: stale, noise, merged, control, dead
 	Decisions map[string]float64 // by decision
 	Delivered map[string]float64 // changes, by outcome: delivered, coalesced, overtaken, dead, …
@@ -40,7 +39,7 @@ type Snapshot struct {
 
 // Source has the metrics of one source.
 type Source struct {
-	Taken    float64 // durable in the inbox, rows of imports among them
+	Taken    float64 // durable in the inbox
 	Repeated float64 // stopped at the gate
 	Dead     float64
 	Noise    float64 // decided, and nothing that matters changed
@@ -78,11 +77,8 @@ func (s *Snapshot) Source(name string) *Source {
 	return &Source{}
 }
 
-// Taken is how many events are durable in the inbox, those of imports among them.
-func (s *Snapshot) Taken() float64 { return s.Ingested["taken"] + s.Rows["accepted"] }
-
-// Repeated is how many events were stopped because they were known.
-func (s *Snapshot) Repeated() float64 { return s.Ingested["repeated"] + s.Rows["duplicate"] }
+// Taken is how many events are durable in the inbox.
+func (s *Snapshot) Taken() float64 { return s.Ingested["taken"] }
 
 // Total sums a map.
 func Total(m map[string]float64) (sum float64) {
@@ -99,7 +95,7 @@ func Take(registry prometheus.Gatherer, at time.Time) (*Snapshot, error) {
 		return nil, err
 	}
 	s := &Snapshot{
-		At: at, Ingested: map[string]float64{}, Rows: map[string]float64{}, Events: map[string]float64{}, Decisions: map[string]float64{},
+		At: at, Ingested: map[string]float64{}, Events: map[string]float64{}, Decisions: map[string]float64{},
 		Delivered: map[string]float64{}, Letters: map[string]float64{}, Sources: map[string]*Source{}, Services: map[string]*Service{},
 	}
 	for _, f := range families {
@@ -133,14 +129,6 @@ func (s *Snapshot) addFlow(name string, labels map[string]string, v value) {
 			source.Repeated += v.count
 		case "dead":
 			source.Dead += v.count
-		}
-	case "weir_import_rows_total":
-		s.Rows[labels["status"]] += v.count
-		switch source := s.source(labels["source"]); labels["status"] {
-		case "accepted":
-			source.Taken += v.count
-		case "duplicate":
-			source.Repeated += v.count
 		}
 	case "weir_events_total":
 		s.Events[labels["outcome"]] += v.count

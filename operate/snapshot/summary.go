@@ -12,12 +12,11 @@ import (
 
 // Summary has the work of a process since its start, from its own counters.
 type Summary struct {
-	Read      int64             `json:"events_read"`  // ingested, repeated, skipped or dead at ingest; rows of imports, too
-	Refused   int64             `json:"rows_refused"` // of imports: invalid, or under the key of another
-	Repeated  int64             `json:"repeated"`     // stopped at the gate
-	Stale     int64             `json:"stale"`        // older than the entity's known position or sequence
-	Noise     int64             `json:"noise"`        // nothing that matters changed
-	Merged    int64             `json:"merged"`       // changed an entity
+	Read      int64             `json:"events_read"` // ingested, repeated, skipped or dead at ingest
+	Repeated  int64             `json:"repeated"`    // stopped at the gate
+	Stale     int64             `json:"stale"`       // older than the entity's known position or sequence
+	Noise     int64             `json:"noise"`       // nothing that matters changed
+	Merged    int64             `json:"merged"`      // changed an entity
 	Dead      int64             `json:"dead_letters"`
 	Customers []CustomerSummary `json:"customers"`
 }
@@ -35,8 +34,15 @@ type CustomerSummary struct {
 	Dead       int64  `json:"dead_letters"`
 }
 
-// Add adds what another customer got.
-func (c *CustomerSummary) Add(o CustomerSummary) {
+// Sum adds up what all customers got.
+func (s *Summary) Sum() (sum CustomerSummary) {
+	for _, c := range s.Customers {
+		sum.add(c)
+	}
+	return sum
+}
+
+func (c *CustomerSummary) add(o CustomerSummary) {
 	c.Pruned, c.Filtered, c.Incomplete, c.Held = c.Pruned+o.Pruned, c.Filtered+o.Filtered, c.Incomplete+o.Incomplete, c.Held+o.Held
 	c.Sent, c.Delivered, c.Coalesced, c.Dead = c.Sent+o.Sent, c.Delivered+o.Delivered, c.Coalesced+o.Coalesced, c.Dead+o.Dead
 }
@@ -48,8 +54,7 @@ func Summarize(reg prometheus.Gatherer) (Summary, error) {
 		return Summary{}, err
 	}
 	s := Summary{
-		Read: int64(Total(now.Ingested) + Total(now.Rows)), Refused: int64(now.Rows["refused"]),
-		Repeated: int64(now.Repeated()), Stale: int64(now.Events["stale"]), Noise: int64(now.Events["noise"]), Merged: int64(now.Events["merged"]),
+		Read: int64(Total(now.Ingested)), Repeated: int64(now.Ingested["repeated"]), Stale: int64(now.Events["stale"]), Noise: int64(now.Events["noise"]), Merged: int64(now.Events["merged"]),
 		Dead: int64(now.Ingested["dead"] + now.DecideDead + now.Delivered["dead"]),
 	}
 	customers := map[string]*CustomerSummary{}
@@ -61,7 +66,7 @@ func Summarize(reg prometheus.Gatherer) (Summary, error) {
 			customers[name] = c
 		}
 		decided, delivered := n.Decisions, n.Delivered
-		c.Add(CustomerSummary{
+		c.add(CustomerSummary{
 			Pruned: int64(decided[decide.DecisionPruned]), Filtered: int64(decided[decide.DecisionFiltered]), Incomplete: int64(decided[decide.DecisionIncomplete]),
 			Held: int64(decided[decide.DecisionHeldBack]), Sent: int64(decided[decide.DecisionSent]),
 			Delivered: int64(delivered["delivered"]), Coalesced: int64(delivered["coalesced"] + delivered["overtaken"]), Dead: int64(delivered["dead"]),

@@ -27,10 +27,11 @@ func listening(t *testing.T, admin config.Admin, do http.HandlerFunc) (s *Server
 	t.Helper()
 	cfg := &config.Config{Admin: admin, Store: config.Store{File: filepath.Join(t.TempDir(), "state.db")}}
 	s = New(Options{
-		Config: cfg, Import: do, Probe: func(service string) bool { return service == "s" },
+		Config: cfg, Probe: func(service string) bool { return service == "s" },
 		Link: func(actor string) string { return strings.TrimSuffix("http://here/"+actor, "http://here/nobody") },
 	})
 	mux := http.NewServeMux()
+	mux.Handle("POST /do", s.During(do))
 	s.Register(mux, auth.NewAttempts("admin", prometheus.NewRegistry(), slog.New(slog.DiscardHandler), nil))
 	o := api.ListenOptions{Name: "admin", Address: "127.0.0.1:0", Limits: api.DefaultLimits, Logger: slog.New(slog.DiscardHandler)}
 	if c := admin.TLS; c != nil {
@@ -116,7 +117,7 @@ func TestARequestEndsWithItsCallerAndWithTheProcess(t *testing.T) {
 		answered := make(chan error, 1)
 		r := Find(s.opt.Config)
 		post := func(ctx context.Context) (string, error) {
-			resp, err := r.Import(ctx, "text/csv", nil)
+			resp, err := r.send(ctx, http.MethodPost, "/do", r.Token)
 			if err != nil {
 				return "", err
 			}

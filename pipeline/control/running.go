@@ -61,7 +61,7 @@ func (r *Running) Link(ctx context.Context, actor string) (string, error) {
 
 // ask posts a request with one parameter. found is false when the process answers 404.
 func (r *Running) ask(ctx context.Context, path, key, value string) (answer string, found bool, err error) {
-	resp, err := r.send(ctx, http.MethodPost, path+"?"+url.Values{key: {value}}.Encode(), r.Token, "", nil)
+	resp, err := r.send(ctx, http.MethodPost, path+"?"+url.Values{key: {value}}.Encode(), r.Token)
 	if err != nil {
 		return "", false, err
 	}
@@ -116,7 +116,7 @@ var (
 // Reload asks the process to read its configuration again. A *ReloadRefused
 // when it does not want it.
 func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err error) {
-	resp, err := r.send(ctx, http.MethodPost, fmt.Sprintf("%s?activate=%t", ReloadPath, rollBack), r.Token, "", nil)
+	resp, err := r.send(ctx, http.MethodPost, fmt.Sprintf("%s?activate=%t", ReloadPath, rollBack), r.Token)
 	if err != nil {
 		return done, err
 	}
@@ -135,24 +135,15 @@ func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err
 	return done, fmt.Errorf("%s answered %s: %w", r, resp.Status, why)
 }
 
-// Import posts rows of a file to the process.
-func (r *Running) Import(ctx context.Context, kind string, rows io.Reader) (*http.Response, error) {
-	return r.send(ctx, http.MethodPost, ImportPath, r.Token, kind, rows)
-}
-
-// send sends a request. kind is the content type of its body. The error is ErrNobody when the
-// connection is refused.
-func (r *Running) send(ctx context.Context, method, path, token, kind string, body io.Reader) (*http.Response, error) {
+// send sends a request. The error is ErrNobody when the connection is refused.
+func (r *Running) send(ctx context.Context, method, path, token string) (*http.Response, error) {
 	client, scheme, err := r.client()
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, scheme+"://"+r.Address+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, scheme+"://"+r.Address+path, http.NoBody)
 	if err != nil {
 		return nil, err
-	}
-	if kind != "" {
-		req.Header.Set("Content-Type", kind)
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -228,7 +219,7 @@ func (r *Running) Get(ctx context.Context, path string) ([]byte, error) {
 	if token.IsZero() && path == MetricsPath {
 		token = r.cfg.Admin.MetricsToken
 	}
-	resp, err := r.send(ctx, http.MethodGet, path, token.Reveal(), "", nil)
+	resp, err := r.send(ctx, http.MethodGet, path, token.Reveal())
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +237,7 @@ func (r *Running) Healthy(ctx context.Context, ready bool) error {
 	if ready {
 		path = "/readyz"
 	}
-	resp, err := r.send(ctx, http.MethodGet, path, r.cfg.Admin.Token.Reveal(), "", nil)
+	resp, err := r.send(ctx, http.MethodGet, path, r.cfg.Admin.Token.Reveal())
 	if err != nil {
 		return err
 	}

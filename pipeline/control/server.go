@@ -20,8 +20,6 @@ const (
 	RetryPath = "/v1/retry"
 	// LinkPath is its route that makes a link to the page.
 	LinkPath = "/v1/link"
-	// ImportPath is its route that ingests rows of a file, see imports.Desk.
-	ImportPath = "/v1/imports"
 	// ReloadPath is its route that loads the configuration again.
 	ReloadPath = "/v1/reload"
 	// HealthPath is the route that says whether the process does its work.
@@ -50,8 +48,6 @@ type Options struct {
 	Link func(actor string) string
 	// Reload reads the configuration again. Its error may be a *ReloadRefused.
 	Reload func(ctx context.Context, rollBack bool) (Reloaded, error)
-	// Import serves ImportPath; optional.
-	Import http.Handler
 }
 
 // Server reloads and retries for other processes, and runs handlers and goroutines that use
@@ -169,9 +165,6 @@ func (s *Server) Register(mux *http.ServeMux, attempts *auth.Attempts) {
 	mux.HandleFunc("POST "+RetryPath, admitted(s.During(http.HandlerFunc(s.serveRetry)).ServeHTTP))
 	mux.HandleFunc("POST "+LinkPath, admitted(s.During(http.HandlerFunc(s.serveLink)).ServeHTTP))
 	mux.HandleFunc("POST "+ReloadPath, admitted(s.serveReload))
-	if s.opt.Import != nil {
-		mux.HandleFunc("POST "+ImportPath, admitted(s.During(s.opt.Import).ServeHTTP))
-	}
 }
 
 // dialable returns the address by which a listening address can be reached.

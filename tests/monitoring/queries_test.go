@@ -140,7 +140,6 @@ func busy(t *testing.T) *harness.Process {
 			{"weir_decisions_total", `service="acme/all@out"`}, {"weir_ingest_events_total", `source="late"`},
 			{"weir_api_requests_total", `status="422"`}, {"weir_idempotency_replays_total", `source="posts"`}, {"weir_idempotency_conflicts_total", `source="posts"`},
 			{"weir_ledger_held", ""}, {"weir_checks_total", `decision="duplicate"`},
-			{"weir_import_rows_total", `status="refused"`},
 			{"weir_file_refused", `file="tokens"`}, {"weir_trace_spans_total", `outcome="exported"`},
 		} {
 			if run.Metric(want[0], want[1]) == 0 {
