@@ -176,16 +176,11 @@ func Forget(ctx context.Context, s ForgetStore, customer, actor, reason string, 
 			return f, err
 		}
 		crash.At(crash.JobSaved, ForgetKind)
-		if !more {
-			if err := dropNames(ctx, s, f.Customer); err != nil {
-				return f, err
-			}
-		}
 		if shown != nil {
 			shown(job.Done, job.Total)
 		}
 	}
-	return f, nil
+	return f, dropNames(ctx, s, f.Customer)
 }
 
 // numbers returns the numbers of the services by name.

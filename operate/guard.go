@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -45,12 +46,22 @@ type Sample struct {
 	After   json.RawMessage `json:"after,omitempty"`
 }
 
-// maxSamples bounds the samples of a hold, and maxBefore the records of a partition that are read
-// for their earlier versions.
+// maxSamples bounds the samples of a hold, maxMoved the fields of a sample, and maxBefore the
+// records of a partition that are read for their earlier versions.
 const (
 	maxSamples = 10
+	maxMoved   = 20
 	maxBefore  = 20_000
 )
+
+// GuardStore is the part of a store that the guard's holds need.
+type GuardStore interface {
+	Pauses
+	ProgressStore
+	KnownServices(ctx context.Context) (map[string]int32, error)
+	Frames(ctx context.Context, partition int32, after change.Version, bytes int) (store.Tail, error)
+	EndHold(ctx context.Context, service string, end store.HoldEnd, now time.Time, audit store.Audit) error
+}
 
 // Holds returns the services that the guard holds, by name.
 func Holds(ctx context.Context, s Pauses) ([]Held, error) {
@@ -69,18 +80,17 @@ func Holds(ctx context.Context, s Pauses) ([]Held, error) {
 
 // Hold returns the hold of a service, with samples of the held changes from the changes log. The
 // error is an *InvalidRequestError for a service that is not held.
-func (e *Env) Hold(ctx context.Context, service string) (Held, error) {
-	h, err := e.held(ctx, service)
-	if err != nil {
-		return h, err
+func Hold(ctx context.Context, s GuardStore, service string) (Held, error) {
+	h, err := heldOf(ctx, s, service)
+	if err == nil {
+		err = h.sample(ctx, s)
 	}
-	err = e.sample(ctx, &h)
 	return h, err
 }
 
-// held returns the hold of a service as it is stored.
-func (e *Env) held(ctx context.Context, service string) (Held, error) {
-	all, err := Holds(ctx, e.Store)
+// heldOf returns the hold of a service as it is stored.
+func heldOf(ctx context.Context, s Pauses, service string) (Held, error) {
+	all, err := Holds(ctx, s)
 	if err != nil {
 		return Held{}, err
 	}
@@ -94,19 +104,19 @@ func (e *Env) held(ctx context.Context, service string) (Held, error) {
 func notHeld(service string) error { return Invalid("the guard does not hold %s", service) }
 
 // sample counts the queued changes that a hold is about, and adds samples.
-func (e *Env) sample(ctx context.Context, h *Held) error {
-	numbers, err := e.Store.KnownServices(ctx)
+func (h *Held) sample(ctx context.Context, from GuardStore) error {
+	numbers, err := from.KnownServices(ctx)
 	if err != nil {
 		return err
 	}
-	progress, err := ReadProgress(ctx, e.Store)
+	progress, err := ReadProgress(ctx, from)
 	if err != nil {
 		return err
 	}
 	number := numbers[h.Service]
 	var samples []*Sample
 	of := map[string]*Sample{}
-	if err := e.eachChange(ctx, progress, number, h.Service, 0, func(_ int32, c *change.Change) {
+	if err := eachChange(ctx, from, progress, number, h.Service, 0, func(_ int32, c *change.Change) {
 		if deliver.GuardKind(c) != h.Kind {
 			return
 		}
@@ -118,7 +128,7 @@ func (e *Env) sample(ctx context.Context, h *Held) error {
 	}); err != nil || len(samples) == 0 {
 		return err
 	}
-	if err := e.eachChange(ctx, progress, number, h.Service, maxBefore, func(partition int32, c *change.Change) {
+	if err := eachChange(ctx, from, progress, number, h.Service, maxBefore, func(partition int32, c *change.Change) {
 		if s := of[c.Entity]; s != nil && c.Position() < progress.Position(partition, number) {
 			s.Before = bytes.Clone(c.Doc)
 		}
@@ -134,12 +144,12 @@ const samplePage = 4 << 20
 
 // eachChange calls f with the changes of a service that the log has from its positions on, or from so
 // many records of the inbox before them.
-func (e *Env) eachChange(ctx context.Context, progress *DeliveryProgress, number int32, service string, before int64, f func(partition int32, c *change.Change)) error {
+func eachChange(ctx context.Context, s GuardStore, progress *DeliveryProgress, number int32, service string, before int64, f func(partition int32, c *change.Change)) error {
 	for partition := range progress.Marks {
 		position := progress.Position(partition, number)
 		first := max(0, position-change.Version(min(before, position.Offset())))
 		for after, more := first, true; more; {
-			tail, err := e.Store.Frames(ctx, partition, after, samplePage)
+			tail, err := s.Frames(ctx, partition, after, samplePage)
 			if err != nil {
 				return err
 			}
@@ -190,37 +200,17 @@ func movedFields(before, after json.RawMessage) []string {
 	if before == nil || after == nil {
 		return nil
 	}
-	was, is := map[string]string{}, map[string]string{}
-	flatten("", before, was)
-	flatten("", after, is)
+	was, err := canonicaltree.Parse(before)
+	is, err2 := canonicaltree.Parse(after)
+	if err != nil || err2 != nil {
+		return nil // projections write JSON
+	}
 	var moved []string
-	for path, value := range was {
-		if now, has := is[path]; !has || now != value {
-			moved = append(moved, path)
-		}
-	}
-	for path := range is {
-		if _, had := was[path]; !had {
-			moved = append(moved, path)
-		}
-	}
-	slices.Sort(moved)
+	canonicaltree.Diff(was.Root(), is.Root(), func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
+		moved = append(moved, p.String())
+		return len(moved) < maxMoved
+	})
 	return moved
-}
-
-// flatten sets the text of each value of a document that is not an object, by its path.
-func flatten(path string, doc json.RawMessage, into map[string]string) {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(doc, &object); err != nil || object == nil {
-		into[path] = string(doc)
-		return
-	}
-	for name, value := range object {
-		if path != "" {
-			name = path + "." + name
-		}
-		flatten(name, value, into)
-	}
 }
 
 // The decisions about a hold.
@@ -234,12 +224,12 @@ const (
 // changes up to the position to which the inbox is decided. It returns the hold, for a discard
 // with the number of changes. The error is an *InvalidRequestError for a service that is not
 // held.
-func (e *Env) EndHold(ctx context.Context, service, do, why string) (Held, error) {
-	h, err := e.held(ctx, service)
+func EndHold(ctx context.Context, s GuardStore, service, do, actor, why string) (Held, error) {
+	h, err := heldOf(ctx, s, service)
 	if err != nil {
 		return h, err
 	}
-	marks, err := e.Store.Marks(ctx)
+	marks, err := s.Marks(ctx)
 	if err != nil {
 		return h, err
 	}
@@ -247,13 +237,13 @@ func (e *Env) EndHold(ctx context.Context, service, do, why string) (Held, error
 	for partition, mark := range marks {
 		passes[partition] = mark.Watermark
 	}
-	audit := store.Audit{Actor: e.Actor, Action: "guard " + do, Service: service, Reason: why}
+	audit := store.Audit{Actor: actor, Action: "guard " + do, Service: service, Reason: why}
 	var end store.HoldEnd
 	switch do {
 	case Release:
 		end.Release = passes
 	case Discard:
-		if err := e.sample(ctx, &h); err != nil {
+		if err := h.sample(ctx, s); err != nil {
 			return h, err
 		}
 		end.Discard = passes
@@ -262,7 +252,7 @@ func (e *Env) EndHold(ctx context.Context, service, do, why string) (Held, error
 		end.Extend = true
 	}
 	crash.At(crash.HoldEnding, service)
-	err = e.Store.EndHold(ctx, service, end, time.Now(), audit)
+	err = s.EndHold(ctx, service, end, time.Now(), audit)
 	crash.At(crash.HoldEnded, service)
 	if errors.Is(err, store.ErrNotFound) {
 		err = notHeld(service)

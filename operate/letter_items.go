@@ -3,7 +3,10 @@ package operate
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"fmt"
+	"time"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/operate/remedy"
@@ -73,4 +76,46 @@ func LetterItems(ctx context.Context, s LetterLister) ([]Item, error) {
 		})
 	}
 	return all, nil
+}
+
+// Letter is a dead letter as commands show it; its JSON form is the output with --json.
+type Letter struct {
+	ID            int64             `json:"id"`
+	Created       time.Time         `json:"created"` // when it died first
+	Last          time.Time         `json:"last"`    // when it died last
+	Count         int64             `json:"count"`   // how often it died
+	State         store.LetterState `json:"state"`
+	Stage         store.Stage       `json:"stage"`
+	Code          string            `json:"code"`
+	Reason        string            `json:"reason"`
+	Source        string            `json:"source,omitempty"`
+	Service       string            `json:"service,omitempty"`
+	Entity        string            `json:"entity,omitempty"`
+	EventID       string            `json:"event_id,omitempty"`
+	Version       string            `json:"version,omitempty"` // generation:offset
+	Topic         string            `json:"topic,omitempty"`
+	Partition     int32             `json:"partition"`
+	Offset        int64             `json:"offset"`
+	Payload       *string           `json:"payload,omitempty"`        // where it was read
+	PayloadBase64 string            `json:"payload_base64,omitempty"` // when the bytes are not UTF-8
+	Edited        bool              `json:"edited,omitempty"`         // the first payload is kept in the store
+}
+
+// LetterOf shows a dead letter.
+func LetterOf(l store.DeadLetter) Letter {
+	shown := Letter{
+		ID: l.ID, Created: l.Created, Last: l.Last, Count: l.Count, State: l.State, Stage: l.Stage, Code: l.Code, Reason: l.Reason, Source: l.Source,
+		Service: l.Service, Entity: l.Entity, EventID: l.EventID, Topic: l.Topic, Partition: l.Part, Offset: l.Offset, Edited: l.Original != nil,
+	}
+	if l.Version != 0 {
+		shown.Version = l.Version.String()
+	}
+	switch {
+	case l.Payload == nil:
+	case utf8.Valid(l.Payload):
+		shown.Payload = new(string(l.Payload))
+	default:
+		shown.PayloadBase64 = base64.StdEncoding.EncodeToString(l.Payload)
+	}
+	return shown
 }

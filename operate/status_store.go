@@ -33,7 +33,12 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	said, paced := map[string]ServiceHealth{}, map[string]bool{}
 	for i := range is.Processes {
 		p := &is.Processes[i]
-		lastSeen, is.LastDecision = latest(lastSeen, p.Seen), latest(is.LastDecision, p.LastDecision)
+		if p.Seen.After(lastSeen) {
+			lastSeen = p.Seen
+		}
+		if p.LastDecision.After(is.LastDecision) {
+			is.LastDecision = p.LastDecision
+		}
 		lives := lives(p)
 		if lives && (!alive || p.Level.Rank() > is.Level.Rank()) {
 			is.Level = p.Level
@@ -127,11 +132,4 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	}
 	is.judge()
 	return is, nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

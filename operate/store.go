@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -13,8 +12,7 @@ type Store interface {
 	store.Jobs
 	store.CheckRows
 	store.Reports
-	store.Guards
-	ProgressStore
+	GuardStore
 	LetterStore
 	DeliveryStore
 
@@ -22,11 +20,9 @@ type Store interface {
 	Entities(ctx context.Context, after string, limit int) ([]store.Entity, error)
 	CountEntities(ctx context.Context) (int64, error)
 	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
-	Frames(ctx context.Context, partition int32, after change.Version, bytes int) (store.Tail, error)
 	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error)
 	ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error)
 	Services(ctx context.Context, names []string) (map[string]int32, error)
-	KnownServices(ctx context.Context) (map[string]int32, error)
 }
 
 // LetterStore is the part of the store for dead letters and audit rows.

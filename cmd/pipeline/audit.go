@@ -51,16 +51,12 @@ func (o *auditOptions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if o.json {
-			all := make([]auditJSON, len(rows))
-			for i, r := range rows {
-				all[i] = auditJSON{r.ID, r.Time, r.Actor, r.Action, r.Reason, r.Entity, r.Service, r.Detail}
-			}
-			return o.printJSON(all)
+		all := make([]auditJSON, len(rows))
+		for i, r := range rows {
+			all[i] = auditJSON{r.ID, r.Time, r.Actor, r.Action, r.Reason, r.Entity, r.Service, r.Detail}
 		}
-		more := func() string { return fmt.Sprint("--after ", rows[len(rows)-1].ID) }
-		return o.page("no operator's actions", "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL", len(rows), o.limit, more, func(i int) []any {
-			r := &rows[i]
+		more := func(last *auditJSON) string { return fmt.Sprint("--after ", last.ID) }
+		return list(&o.console, all, o.limit, "no operator's actions", "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL", more, func(r *auditJSON) []any {
 			return []any{r.ID, r.Time, r.Actor, r.Action, r.Entity, r.Service, r.Reason, string(r.Detail)}
 		})
 	})

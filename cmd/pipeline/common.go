@@ -116,17 +116,36 @@ func (c *console) printJSON(v any) error {
 }
 
 // table prints rows in columns below a header, whose words tabs separate.
-func (c *console) table(header string, rows int, row func(i int) []any) error {
+func table[T any](c *console, header string, rows []T, cells func(*T) []any) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	for i := range rows {
-		var cells []string
-		for _, v := range row(i) {
-			cells = append(cells, c.cell(v))
+		var line []string
+		for _, v := range cells(&rows[i]) {
+			line = append(line, c.cell(v))
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		fmt.Fprintln(w, strings.Join(line, "\t"))
 	}
 	return w.Flush()
+}
+
+// list prints rows: as JSON, as a sentence without any, or as a table. A full page is followed by
+// the flag for the next one, which more returns for the last row. A limit of 0 has no pages.
+func list[T any](c *console, rows []T, limit int, empty, header string, more func(*T) string, cells func(*T) []any) error {
+	switch {
+	case c.json && rows == nil:
+		return c.printJSON([]T{})
+	case c.json:
+		return c.printJSON(rows)
+	case len(rows) == 0:
+		_, err := fmt.Fprintln(c.out, empty)
+		return err
+	}
+	err := table(c, header, rows, cells)
+	if err == nil && len(rows) == limit {
+		fmt.Fprintln(c.out, "more:", more(&rows[limit-1]))
+	}
+	return err
 }
 
 // facts prints names, each with its value, a line each, without those that have no value.
@@ -149,20 +168,6 @@ func (c *console) cell(v any) string {
 		return v.UTC().Format(time.RFC3339)
 	}
 	return cmp.Or(terminal.Visible(fmt.Sprint(v)), "-")
-}
-
-// page prints one page of a list, or the word for an empty one, and names the flag for the
-// next page after last.
-func (c *console) page(empty, header string, rows, limit int, more func() string, row func(i int) []any) error {
-	if rows == 0 {
-		fmt.Fprintln(c.out, empty)
-		return nil
-	}
-	err := c.table(header, rows, row)
-	if err == nil && rows == limit {
-		fmt.Fprintln(c.out, "more:", more())
-	}
-	return err
 }
 
 // checkPage refuses bounds of a page that select nothing.

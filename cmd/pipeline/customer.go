@@ -207,11 +207,8 @@ func (o *customerRemoveOptions) runForget(ctx context.Context, cfg *config.Confi
 	}
 	return o.withStoreOf(ctx, cfg, func(s assemble.Store) error {
 		f, err := operate.PreviewForget(ctx, s, customer)
-		if errors.As(err, new(*operate.InvalidRequestError)) {
-			return &usageError{err}
-		}
 		if err != nil {
-			return err
+			return usageOfRequest(err)
 		}
 		if o.dry {
 			return o.printForgotten(f, true)
@@ -250,7 +247,7 @@ func (o *customerRemoveOptions) printForgotten(f operate.Forgotten, preview bool
 	}
 	fmt.Fprintln(o.out, "nothing was done, and nothing would be sent")
 	n := humanize.Comma
-	return o.table("SERVICE\tWOULD FORGET\tCUSTOMER KEEPS", len(f.Services), func(i int) []any {
-		return []any{f.Services[i].Service, n(f.Services[i].States), n(f.Services[i].Keeps)}
+	return table(&o.console, "SERVICE\tWOULD FORGET\tCUSTOMER KEEPS", f.Services, func(s *operate.ForgottenService) []any {
+		return []any{s.Service, n(s.States), n(s.Keeps)}
 	})
 }

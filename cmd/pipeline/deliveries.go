@@ -54,33 +54,19 @@ func (o *deliveriesOptions) run(ctx context.Context) (err error) {
 	}
 	return o.withStore(ctx, func(s assemble.Store) error {
 		all, err := operate.Deliveries(ctx, s, o.q)
-		var no *operate.InvalidRequestError
-		if errors.As(err, &no) {
-			return &usageError{err}
-		}
 		if err != nil {
-			return err
+			return usageOfRequest(err)
 		}
-		return printDeliveries(o.app, all, o.q)
-	})
-}
-
-func printDeliveries(a *app, all []operate.Delivery, q operate.DeliveryQuery) error {
-	if a.json {
-		return a.printJSON(all)
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(a.out, "no attempts are kept; history.keep says of which services and for how long")
-		return nil
-	}
-	if len(all) == q.Limit {
-		fmt.Fprintf(a.out, "the newest %d, there may be more: --until %s, or --limit\n", q.Limit, all[0].At.Format(time.RFC3339Nano))
-	}
-	return a.table("TIME\tSERVICE\tENTITY\tVERSION\tOUTCOME\tSTATUS\tMS\tANSWER", len(all), func(i int) []any {
-		d, status := &all[i], ""
-		if d.Status != 0 {
-			status = fmt.Sprint(d.Status)
+		if !o.json && len(all) == o.q.Limit {
+			fmt.Fprintf(o.out, "the newest %d, there may be more: --until %s, or --limit\n", o.q.Limit, all[0].At.Format(time.RFC3339Nano))
 		}
-		return []any{d.At.Format("2006-01-02T15:04:05.000Z"), d.Service, d.Entity, d.Version, d.Outcome, status, d.Millis, d.Answer}
+		const empty = "no attempts are kept; history.keep says of which services and for how long"
+		return list(&o.console, all, 0, empty, "TIME\tSERVICE\tENTITY\tVERSION\tOUTCOME\tSTATUS\tMS\tANSWER", nil, func(d *operate.Delivery) []any {
+			status := ""
+			if d.Status != 0 {
+				status = fmt.Sprint(d.Status)
+			}
+			return []any{d.At.Format("2006-01-02T15:04:05.000Z"), d.Service, d.Entity, d.Version, d.Outcome, status, d.Millis, d.Answer}
+		})
 	})
 }

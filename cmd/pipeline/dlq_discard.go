@@ -19,15 +19,14 @@ func newDlqDiscardCommand(a *app) *cobra.Command {
 		Example: "  weir dlq discard -c weir.yaml 17\n  weir dlq discard -c weir.yaml --all --code bad_json --reason \"the producer was broken\" --yes",
 	}, "Discard", func(ctx context.Context, l operate.Letters) error {
 		// The store alone is enough, and two processes may have it open.
-		return a.withStore(ctx, func(s assemble.Store) error {
-			return a.withProgress(&operate.Env{}, func(a *app, env *operate.Env) error { return discardLetters(ctx, a, s, env.Progress, l, f.reason) })
-		})
+		return a.withStore(ctx, func(s assemble.Store) error { return discardLetters(ctx, a, s, l, f.reason) })
 	})
 }
 
-func discardLetters(ctx context.Context, a *app, s assemble.Store, shown operate.Shown, l operate.Letters, reason string) error {
+func discardLetters(ctx context.Context, a *app, s assemble.Store, l operate.Letters, reason string) error {
+	shown, stop := a.progressOf()
 	n, missing, err := operate.DiscardLetters(ctx, s, l, operate.Actor(), reason, shown)
-	if err != nil {
+	if stop(); err != nil {
 		return err
 	}
 	if missing > 0 {

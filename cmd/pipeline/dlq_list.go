@@ -9,6 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -68,16 +69,12 @@ func (o *dlqListOptions) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if o.json {
-			all := make([]letterJSON, len(letters))
-			for i, l := range letters {
-				all[i] = toLetterJSON(l)
-			}
-			return o.printJSON(all)
+		all := make([]operate.Letter, len(letters))
+		for i, l := range letters {
+			all[i] = operate.LetterOf(l)
 		}
-		more := func() string { return fmt.Sprint("--after ", letters[len(letters)-1].ID) }
-		return o.page("no dead letters", "ID\tFIRST\tLAST\tCOUNT\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", len(letters), o.f.Limit, more, func(i int) []any {
-			l := &letters[i]
+		more := func(last *operate.Letter) string { return fmt.Sprint("--after ", last.ID) }
+		return list(&o.console, all, o.f.Limit, "no dead letters", "ID\tFIRST\tLAST\tCOUNT\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", more, func(l *operate.Letter) []any {
 			return []any{l.ID, l.Created, l.Last, l.Count, l.Stage, l.Code, cmp.Or(l.Service, l.Source), strconv.Quote(l.Entity), l.Reason}
 		})
 	})
@@ -91,15 +88,7 @@ func (o *dlqListOptions) groups(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if o.json {
-			return o.printJSON(groups)
-		}
-		if len(groups) == 0 {
-			fmt.Fprintln(o.out, "no dead letters")
-			return nil
-		}
-		return o.table("LETTERS\tFIRST\tLAST\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", len(groups), func(i int) []any {
-			g := &groups[i]
+		return list(&o.console, groups, 0, "no dead letters", "LETTERS\tFIRST\tLAST\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", nil, func(g *store.LetterGroup) []any {
 			return []any{g.Letters, g.First, g.Last, g.Stage, g.Code, cmp.Or(g.Service, g.Source), strconv.Quote(g.Entity), g.Reason}
 		})
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/internal/terminal"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -25,7 +26,7 @@ func showLetter(ctx context.Context, a *app, text string) error {
 			return err
 		}
 		if a.json {
-			return a.printJSON(toLetterJSON(l))
+			return a.printJSON(operate.LetterOf(l))
 		}
 		if err := a.facts(letterFacts(&l)...); err != nil {
 			return err

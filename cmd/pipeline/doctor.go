@@ -13,42 +13,30 @@ import (
 	"github.com/spf13/cobra"
 )
 
-type doctorOptions struct {
-	*app
-}
-
 func newDoctorCommand(a *app) *cobra.Command {
-	o := &doctorOptions{app: a}
-	c := &cobra.Command{
+	return a.needConfig(&cobra.Command{
 		Use:   "doctor",
 		Short: "Examine the dependencies of a configuration: servers, clocks, rights, topics, disks",
 		Long: "Examine the dependencies of a configuration: whether servers, sources and targets answer; versions and clocks; settings and\n" +
 			"rights of the database, the gate and the topics; room on disks and limits of processes. Each finding has its remedy.\n" +
 			"degraded is a warning, down a fault. Nothing is changed, and nothing sent. Exit status 1 when something is down.",
 		Example: "  weir doctor -c weir.yaml\n  weir doctor --json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
-	}
-	return o.needConfig(c)
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), a) },
+	})
 }
 
-func (o *doctorOptions) run(ctx context.Context) error {
-	cfg, err := o.load()
+func runDoctor(ctx context.Context, a *app) error {
+	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
 	findings := doctor.Examine(ctx, cfg, doctor.Options{})
-	if o.json {
-		err = o.printJSON(findings)
+	if a.json {
+		err = a.printJSON(findings)
 	} else {
-		printFindings(o.app, findings)
+		printFindings(a, findings)
 	}
-	if err == nil && doctor.Worst(findings) == operate.LevelDown {
-		n := 0
-		for _, f := range findings {
-			if f.Level == operate.LevelDown {
-				n++
-			}
-		}
+	if n := doctor.Faults(findings); err == nil && n > 0 {
 		return errors.New(english.Plural(n, "fault", "faults"))
 	}
 	return err

@@ -59,24 +59,17 @@ func listHolds(ctx context.Context, a *app) error {
 		if err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
-		switch {
-		case a.json:
-			return a.printJSON(held)
-		case len(held) == 0:
-			fmt.Fprintln(a.out, "the guard holds no service")
-			return nil
-		}
-		return a.table("SERVICE\tSINCE\tWHY", len(held), func(i int) []any {
-			return []any{held[i].Service, held[i].Since, held[i].Why}
+		return list(&a.console, held, 0, "the guard holds no service", "SERVICE\tSINCE\tWHY", nil, func(h *operate.Held) []any {
+			return []any{h.Service, h.Since, h.Why}
 		})
 	})
 }
 
 func showHold(ctx context.Context, a *app, service string) error {
-	return a.operating(ctx, func(a *app, env *operate.Env) error {
-		h, err := env.Hold(ctx, service)
+	return a.withStore(ctx, func(s assemble.Store) error {
+		h, err := operate.Hold(ctx, s, service)
 		if err != nil {
-			return err
+			return usageOfRequest(err)
 		}
 		if a.json {
 			return a.printJSON(h)
@@ -110,10 +103,10 @@ func document(doc []byte) string {
 }
 
 func endHold(ctx context.Context, a *app, service, do, reason string) error {
-	return a.operating(ctx, func(a *app, env *operate.Env) error {
-		h, err := env.EndHold(ctx, service, do, reason)
+	return a.withStore(ctx, func(s assemble.Store) error {
+		h, err := operate.EndHold(ctx, s, service, do, operate.Actor(), reason)
 		if err != nil {
-			return err
+			return usageOfRequest(err)
 		}
 		if a.json {
 			return a.printJSON(h)

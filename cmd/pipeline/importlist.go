@@ -78,17 +78,13 @@ func listImports(ctx context.Context, a *app, tenant string, show *showFlags) er
 		if err != nil {
 			return err
 		}
-		if a.json {
-			jobs := make([]imports.Job, len(all))
-			for n, i := range all {
-				jobs[n] = imports.JobOf(i)
-			}
-			return a.printJSON(jobs)
+		jobs := make([]imports.Job, len(all))
+		for n, i := range all {
+			jobs[n] = imports.JobOf(i)
 		}
-		more := func() string { return "--before " + all[len(all)-1].ID }
-		return a.page("no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tREFUSED", len(all), show.limit, more, func(n int) []any {
-			i, c := &all[n], &all[n].Counts
-			return []any{i.ID, i.Created, i.Source, i.Name, i.State, c.Accepted, c.Duplicate, c.Refused}
+		more := func(last *imports.Job) string { return "--before " + last.ID }
+		return list(&a.console, jobs, show.limit, "no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tREFUSED", more, func(i *imports.Job) []any {
+			return []any{i.ID, i.Created, i.Source, i.Name, i.State, i.Accepted, i.Duplicate, i.Refused}
 		})
 	})
 }

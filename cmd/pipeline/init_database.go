@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
-	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/doctor"
 	"github.com/seed-86dfc502/weir/sources/postgres"
 )
@@ -127,7 +126,10 @@ func mountOf(table string) string { return table[strings.Index(table, ".")+1:] }
 func (d *database) columns(tables []string) (all []string) {
 	for i, name := range tables {
 		t := d.find(name)
-		for _, column := range columnsOf(t) {
+		if t == nil {
+			continue
+		}
+		for _, column := range t.Columns {
 			if i > 0 {
 				column = mountOf(t.Name) + "." + column
 			}
@@ -135,13 +137,6 @@ func (d *database) columns(tables []string) (all []string) {
 		}
 	}
 	return all
-}
-
-func columnsOf(t *postgres.TableInfo) []string {
-	if t == nil {
-		return nil
-	}
-	return t.Columns
 }
 
 // choose takes tables and checks that their rows meet and that the customer sees columns of them.
@@ -233,7 +228,7 @@ func (d *database) examine(ctx context.Context, a *app) error {
 	fmt.Fprintf(a.out, "\nweir doctor -c %s says:\n", a.config)
 	findings := doctor.Examine(ctx, cfg, doctor.Options{})
 	printFindings(a, findings)
-	if doctor.Worst(findings) == operate.LevelDown {
+	if doctor.Faults(findings) > 0 {
 		return errors.New("the files are written, and the database is not ready: follow the lines that say down")
 	}
 	return nil

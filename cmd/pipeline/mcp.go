@@ -12,13 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-type mcpOptions struct {
-	*app
-}
-
 func newMCPCommand(a *app) *cobra.Command {
-	o := &mcpOptions{app: a}
-	c := &cobra.Command{
+	return a.needConfig(&cobra.Command{
 		Use:   "mcp",
 		Short: "Serve the commands that only read to an assistant, over standard input and output",
 		Long: "Serve the commands that only read to an assistant (Model Context Protocol) over standard input and output: status, doctor,\n" +
@@ -26,10 +21,9 @@ func newMCPCommand(a *app) *cobra.Command {
 			"documents of entities, as explain shows them; it has the rights of the user who starts this command.",
 		Example: "  weir mcp -c weir.yaml\n  claude mcp add weir -- weir mcp -c /etc/weir/weir.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.server().Run(cmd.Context(), &mcp.IOTransport{Reader: io.NopCloser(o.in), Writer: nopWriteCloser{o.out}})
+			return mcpServer(a).Run(cmd.Context(), &mcp.IOTransport{Reader: io.NopCloser(a.in), Writer: nopWriteCloser{a.out}})
 		},
-	}
-	return o.needConfig(c)
+	})
 }
 
 type nopWriteCloser struct{ io.Writer }
@@ -54,24 +48,24 @@ type (
 	}
 )
 
-// server returns the MCP server. Each tool is the command of its name.
-func (o *mcpOptions) server() *mcp.Server {
+// mcpServer returns the MCP server. Each tool is the command of its name.
+func mcpServer(a *app) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "weir", Version: buildOf(debug.ReadBuildInfo()).Version}, nil)
-	addTool(o, s, "status", "Every problem, the worst first: cause, since when, next try, remedy; and what is queued.", func(nothing) []string { return nil })
-	addTool(o, s, "doctor", "Examine servers, clocks, rights, topics and disks. Nothing is sent.", func(nothing) []string { return nil })
-	addTool(o, s, "validate", "Check the configuration's files.", func(nothing) []string { return nil })
-	addTool(o, s, "plan", "The updates and retractions that the configuration's files would cause.", func(nothing) []string { return nil })
-	addTool(o, s, "explain", "Why customers got an update of an entity, or none.", func(in explainTool) []string {
+	addTool(a, s, "status", "Every problem, the worst first: cause, since when, next try, remedy; and what is queued.", func(nothing) []string { return nil })
+	addTool(a, s, "doctor", "Examine servers, clocks, rights, topics and disks. Nothing is sent.", func(nothing) []string { return nil })
+	addTool(a, s, "validate", "Check the configuration's files.", func(nothing) []string { return nil })
+	addTool(a, s, "plan", "The updates and retractions that the configuration's files would cause.", func(nothing) []string { return nil })
+	addTool(a, s, "explain", "Why customers got an update of an entity, or none.", func(in explainTool) []string {
 		return append(flags("service", in.Service), "--", in.Entity)
 	})
-	addTool(o, s, "deliveries", "Attempts to deliver, with the targets' answers.", func(in deliveriesTool) []string {
+	addTool(a, s, "deliveries", "Attempts to deliver, with the targets' answers.", func(in deliveriesTool) []string {
 		args := append(flags("entity", in.Entity), append(flags("service", in.Service), flags("since", in.Since)...)...)
 		if in.Limit > 0 {
 			args = append(args, fmt.Sprint("--limit=", in.Limit))
 		}
 		return args
 	})
-	addTool(o, s, "noise", "Fields that cause suppressed updates, and rules to strip them.", func(in noiseTool) []string { return flags("source", in.Source) })
+	addTool(a, s, "noise", "Fields that cause suppressed updates, and rules to strip them.", func(in noiseTool) []string { return flags("source", in.Source) })
 	return s
 }
 
@@ -84,12 +78,12 @@ func flags(name, value string) []string {
 }
 
 // addTool adds the command of a name as a tool.
-func addTool[In any](o *mcpOptions, s *mcp.Server, name, does string, args func(In) []string) {
+func addTool[In any](a *app, s *mcp.Server, name, does string, args func(In) []string) {
 	tool := &mcp.Tool{Name: name, Description: does, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}
 	mcp.AddTool(s, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		var out, errs bytes.Buffer
-		command := &app{console: console{out: &out, err: &errs, in: strings.NewReader("")}, env: o.env}
-		code := command.execute(ctx, append([]string{name, "--json", "--config=" + o.config}, args(in)...))
+		command := &app{console: console{out: &out, err: &errs, in: strings.NewReader("")}, env: a.env}
+		code := command.execute(ctx, append([]string{name, "--json", "--config=" + a.config}, args(in)...))
 		// A status with a problem, as any other result, is an answer.
 		text := out.String()
 		if errs.Len() > 0 && (code != exitOK || text == "") {

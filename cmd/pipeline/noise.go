@@ -51,31 +51,27 @@ func (o *noiseOptions) run(ctx context.Context) error {
 	if o.top < 1 {
 		return &usageError{fmt.Errorf("--top must be at least 1")}
 	}
-	return runNoise(ctx, o.app, o.sources, o.top)
-}
-
-func runNoise(ctx context.Context, a *app, chosen []string, top int) error {
-	cfg, err := a.load()
+	cfg, err := o.load()
 	if err != nil {
 		return err
 	}
-	for _, name := range chosen {
+	for _, name := range o.sources {
 		if cfg.Sources.Find(name) == nil {
 			return &usageError{fmt.Errorf("--source %s: the configuration has none of that name", name)}
 		}
 	}
-	return a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
-		r, err := noise.Read(ctx, s, cfg, func(source string) bool { return len(chosen) == 0 || slices.Contains(chosen, source) })
+	return o.withStoreOf(ctx, cfg, func(s assemble.Store) error {
+		r, err := noise.Read(ctx, s, cfg, func(source string) bool { return len(o.sources) == 0 || slices.Contains(o.sources, source) })
 		if err != nil {
 			return err
 		}
 		for i := range r.Sources {
-			r.Sources[i].Fields = r.Sources[i].Fields[:min(top, len(r.Sources[i].Fields))]
+			r.Sources[i].Fields = r.Sources[i].Fields[:min(o.top, len(r.Sources[i].Fields))]
 		}
-		if a.json {
-			return a.printJSON(r)
+		if o.json {
+			return o.printJSON(r)
 		}
-		return printNoise(a, r)
+		return printNoise(o.app, r)
 	})
 }
 

@@ -69,8 +69,12 @@ func (a *app) withProgress(env *operate.Env, f func(a *app, env *operate.Env) er
 	shown.out = afterProgress{a.out, stop}
 	err := f(&shown, env)
 	stop()
-	var no *operate.InvalidRequestError
-	if errors.As(err, &no) || errors.Is(err, operate.ErrBadList) {
+	return usageOfRequest(err)
+}
+
+// usageOfRequest makes a request that never succeeds as it is a usage error.
+func usageOfRequest(err error) error {
+	if errors.As(err, new(*operate.InvalidRequestError)) || errors.Is(err, operate.ErrBadList) {
 		return &usageError{err}
 	}
 	return err

@@ -122,7 +122,7 @@ func printPage(ctx context.Context, a *app) error {
 		return err
 	}
 	if link == "" {
-		return hinted(errors.New("the page gives no link"), "use one of those that it gave, or wait a quarter of an hour")
+		return errors.New("the page gives no link")
 	}
 	if a.json {
 		return a.printJSON(map[string]string{"link": link})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
@@ -133,11 +134,9 @@ func delivered(cfg *config.Config, name string) error {
 	if isCheck(cfg, name) {
 		return &usageError{fmt.Errorf("%s is a check service: the pipeline sends it nothing", name)}
 	}
-	var names []string
-	for _, s := range cfg.Services() {
-		if names = append(names, s.Name); s.Name == name {
-			return nil
-		}
+	names := serviceNames(cfg)
+	if slices.Contains(names, name) {
+		return nil
 	}
 	return unknownWord(fmt.Errorf("%s has no service %s", cfg.File, name), name, names)
 }

@@ -237,8 +237,7 @@ func printReconciled(a *app, all []reconciled, skipped []string, f *reconcileFla
 		}{all, skipped, f.fix && f.wait})
 	}
 	n := humanize.Comma
-	err := a.table("SERVICE\tDAM ROWS\tIN STEP\tQUEUED\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD", len(all), func(i int) []any {
-		r := &all[i]
+	err := table(&a.console, "SERVICE\tDAM ROWS\tIN STEP\tQUEUED\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD", all, func(r *reconciled) []any {
 		return []any{r.Service, n(r.Rows), n(r.InStep), n(r.Queued), n(r.Unknown), n(r.Refused), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead)}
 	})
 	if err != nil {

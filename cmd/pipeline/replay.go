@@ -56,6 +56,14 @@ func servicesOf(cfg *config.Config, checks bool) []config.Service {
 	return cfg.Services()
 }
 
+// serviceNames returns the names of the services that the pipeline feeds.
+func serviceNames(cfg *config.Config) (names []string) {
+	for _, s := range cfg.Services() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // completeServices completes names of the configuration in a shell, with check
 // services for a command that knows them.
 func (a *app) completeServices(c *cobra.Command, checks bool) {
@@ -273,6 +281,20 @@ func (o *replayOptions) run(cmd *cobra.Command, args []string) error {
 
 // startTask runs a task, or previews it.
 func startTask(ctx context.Context, a *app, kind operate.Kind, f *taskFlags) error {
+	return withTask(ctx, a, kind, f, func(a *app, env *operate.Env, t operate.Task) error {
+		if !f.dry {
+			return runTask(ctx, a, env, t, f.wait)
+		}
+		result, err := env.Preview(ctx, t)
+		if err != nil {
+			return err
+		}
+		return printPreview(a, kind, result)
+	})
+}
+
+// withTask runs do with the task of the flags.
+func withTask(ctx context.Context, a *app, kind operate.Kind, f *taskFlags, do func(a *app, env *operate.Env, t operate.Task) error) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -296,14 +318,7 @@ func startTask(ctx context.Context, a *app, kind operate.Kind, f *taskFlags) err
 				return err
 			}
 		}
-		if f.dry {
-			result, err := env.Preview(ctx, t)
-			if err != nil {
-				return err
-			}
-			return printPreview(a, kind, result)
-		}
-		return runTask(ctx, a, env, t, f.wait)
+		return do(a, env, t)
 	})
 }
 
@@ -423,10 +438,9 @@ func printPreview(a *app, kind operate.Kind, r operate.Result) error {
 	}
 	n := humanize.Comma
 	if kind == operate.Reset {
-		return a.table("SERVICE\tWOULD RESET", len(r.Services), func(i int) []any { return []any{r.Services[i].Service, n(r.Services[i].Reset)} })
+		return table(&a.console, "SERVICE\tWOULD RESET", r.Services, func(s *operate.ServiceEffect) []any { return []any{s.Service, n(s.Reset)} })
 	}
-	return a.table("SERVICE\tWOULD SEND\tWOULD HOLD BACK\tWOULD FAIL", len(r.Services), func(i int) []any {
-		s := &r.Services[i]
+	return table(&a.console, "SERVICE\tWOULD SEND\tWOULD HOLD BACK\tWOULD FAIL", r.Services, func(s *operate.ServiceEffect) []any {
 		return []any{s.Service, n(s.Send), n(s.Hold), n(s.Fail)}
 	})
 }

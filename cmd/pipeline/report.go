@@ -33,22 +33,19 @@ func hinted(err error, format string, args ...any) error {
 // report says on standard error how a command failed, as JSON with --json, and
 // returns the exit status.
 func (a *app) report(err error) int {
-	var usage *usageError
 	var said *exitError
-	var left *leftError
-	switch {
-	case err == nil:
+	if err == nil {
 		return exitOK
-	case errors.As(err, &said):
+	} else if errors.As(err, &said) {
 		return said.status
-	case errors.As(err, &usage):
-		a.printError(err)
-		return exitUsage
-	case errors.As(err, &left):
-		a.printError(err)
-		return exitLeft
 	}
 	a.printError(err)
+	switch {
+	case errors.As(err, new(*usageError)):
+		return exitUsage
+	case errors.As(err, new(*leftError)):
+		return exitLeft
+	}
 	return exitFailed
 }
 

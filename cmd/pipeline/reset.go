@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -63,9 +61,15 @@ func (o *resetOptions) run(cmd *cobra.Command, args []string) error {
 		if o.f.list == "-" {
 			return &usageError{errors.New("--entities - needs --yes: standard input cannot answer as well")}
 		}
-		question, err := resetQuestion(o.app, cmd, kind, o.f)
-		if err != nil {
-			return err
+		question := ""
+		if o.canAsk() {
+			if err := withTask(ctx, o.app, kind, &o.f, func(_ *app, env *operate.Env, t operate.Task) error {
+				r, err := env.Preview(ctx, t)
+				question = resetQuestion(kind, r)
+				return errors.Join(err, requireFound(r))
+			}); err != nil {
+				return err
+			}
 		}
 		if err := o.confirm(ctx, question); err != nil {
 			return err
@@ -75,30 +79,11 @@ func (o *resetOptions) run(cmd *cobra.Command, args []string) error {
 	return startTask(ctx, o.app, kind, &o.f)
 }
 
-// resetQuestion previews a reset and returns the question to confirm.
-func resetQuestion(a *app, cmd *cobra.Command, kind operate.Kind, f taskFlags) (string, error) {
-	if !a.canAsk() {
-		return "", a.confirm(cmd.Context(), "")
-	}
-	f.dry = true
-	var out bytes.Buffer
-	count := *a
-	count.out, count.json = &out, true
-	if err := startTask(cmd.Context(), &count, kind, &f); err != nil {
-		return "", err
-	}
-	var r operate.Result
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		return "", err
-	}
+// resetQuestion returns the question for a previewed reset.
+func resetQuestion(kind operate.Kind, r operate.Result) string {
 	if kind == operate.ResetOrder {
-		return "Reset the order of " + entities(r.Entities) + "?", nil
+		return "Reset the order of " + entities(r.Entities) + "?"
 	}
-	return question(r), nil
-}
-
-// question returns the question for a previewed reset.
-func question(r operate.Result) string {
 	var rows, services, checked int64
 	for _, s := range r.Services {
 		if s.Check {

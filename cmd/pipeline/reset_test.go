@@ -17,6 +17,6 @@ func TestResetQuestion(t *testing.T) {
 		"Reset 3 entities (3 dam rows of 1 service) and 2 check rows of 1 check service?": {Entities: 3, CheckRows: 2, Services: []operate.ServiceEffect{dam, check}},
 		"Reset 0 entities (0 dam rows of 0 services)?":                                    {},
 	} {
-		require.Equal(t, want, question(r))
+		require.Equal(t, want, resetQuestion(operate.Reset, r))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -107,7 +106,9 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.json {
-		o.addSamples(ctx, &s)
+		if cfg != nil {
+			o.addSamples(ctx, cfg, &s)
+		}
 		err = o.printJSON(s)
 	} else {
 		printStatus(o.app, s, time.Now())
@@ -121,9 +122,9 @@ func (o *statusOptions) run(ctx context.Context) error {
 // maxHolds bounds the holds that are shown with samples.
 const maxHolds = 10
 
-// addSamples adds samples to holds, by the command that shows one. A hold whose log does not
-// answer has no samples.
-func (o *statusOptions) addSamples(ctx context.Context, s *operate.Status) {
+// addSamples adds samples to holds, as guard show does. A hold whose changes cannot be
+// read has no samples.
+func (o *statusOptions) addSamples(ctx context.Context, cfg *config.Config, s *operate.Status) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	left := maxHolds
@@ -133,14 +134,13 @@ func (o *statusOptions) addSamples(ctx context.Context, s *operate.Status) {
 			continue
 		}
 		left--
-		var out bytes.Buffer
-		show := *o.app
-		show.out, show.err, show.json = &out, io.Discard, true
-		show.args = []string{"guard", "show", item.What, "-c", o.config, "--json"}
-		var shown operate.Held
-		if showHold(ctx, &show, item.What) == nil && json.Unmarshal(out.Bytes(), &shown) == nil {
-			item.Hold = &shown
-		}
+		_ = o.withStoreOf(ctx, cfg, func(s assemble.Store) error {
+			h, err := operate.Hold(ctx, s, item.What)
+			if err == nil {
+				item.Hold = &h
+			}
+			return err
+		})
 	}
 }
 
@@ -218,11 +218,7 @@ func storeStatus(ctx context.Context, a *app, cfg *config.Config, unasked error,
 	lives := func(p *operate.Process) bool { return !ended && p.Alive(now) }
 	var s operate.Status
 	err := a.withStoreOf(ctx, cfg, func(store assemble.Store) (err error) {
-		var names []string
-		for _, s := range cfg.Services() {
-			names = append(names, s.Name)
-		}
-		s, err = operate.StatusOfStore(ctx, store, names, unasked, lives, now)
+		s, err = operate.StatusOfStore(ctx, store, serviceNames(cfg), unasked, lives, now)
 		return err
 	})
 	if err != nil {
@@ -283,14 +279,17 @@ func printStatus(a *app, s operate.Status, now time.Time) {
 	ago := func(t time.Time) string {
 		return fmt.Sprintf("%s (%s)", t.UTC().Format(time.RFC3339), max(0, now.Sub(t)).Round(time.Second))
 	}
+	moments := func(since, next time.Time) (text string) {
+		if !since.IsZero() {
+			text = ", since " + ago(since)
+		}
+		if !next.IsZero() {
+			text += ", next try " + next.UTC().Format(time.RFC3339)
+		}
+		return text
+	}
 	fmt.Fprintf(a.out, "%s  %s", color.level(string(s.Level)), terminal.Visible(s.Verdict()))
-	if !s.Since.IsZero() {
-		fmt.Fprintf(a.out, ", since %s", ago(s.Since))
-	}
-	if !s.NextTry.IsZero() {
-		fmt.Fprintf(a.out, ", next try %s", s.NextTry.UTC().Format(time.RFC3339))
-	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.out, moments(s.Since, s.NextTry))
 	if s.Do != "" {
 		fmt.Fprintf(a.out, "    do: %s\n", s.Do)
 	}
@@ -316,13 +315,7 @@ func printStatus(a *app, s operate.Status, now time.Time) {
 		if !i.Oldest.IsZero() {
 			fmt.Fprintf(a.out, ", the oldest for %s", max(0, now.Sub(i.Oldest)).Round(time.Second))
 		}
-		if !i.Since.IsZero() {
-			fmt.Fprintf(a.out, ", since %s", ago(i.Since))
-		}
-		if !i.NextTry.IsZero() {
-			fmt.Fprintf(a.out, ", next try %s", i.NextTry.UTC().Format(time.RFC3339))
-		}
-		fmt.Fprintf(a.out, "\n    why: %s\n", terminal.Visible(i.Why))
+		fmt.Fprintf(a.out, "%s\n    why: %s\n", moments(i.Since, i.NextTry), terminal.Visible(i.Why))
 		if i.Do != "" {
 			fmt.Fprintf(a.out, "    do: %s\n", i.Do)
 		}

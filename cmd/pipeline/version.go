@@ -9,17 +9,14 @@ import (
 
 // build identifies a binary.
 type build struct {
-	Version string `json:"version"` // "devel" where nothing says more
-	Commit  string `json:"commit,omitempty"`
-	Time    string `json:"time,omitempty"`    // of the commit
-	Changed bool   `json:"changed,omitempty"` // there were changes beside the commit
-	Go      string `json:"go"`
-	System  string `json:"system"` // linux/amd64
+	Version string // "devel" where nothing says more
+	Commit  string
+	Changed bool // there were changes beside the commit
 }
 
 // buildOf reads the compiler's build information.
 func buildOf(info *debug.BuildInfo, ok bool) build {
-	b := build{Version: "devel", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{Version: "devel"}
 	if !ok {
 		return b
 	}
@@ -30,8 +27,6 @@ func buildOf(info *debug.BuildInfo, ok bool) build {
 		switch s.Key {
 		case "vcs.revision":
 			b.Commit = s.Value
-		case "vcs.time":
-			b.Time = s.Value
 		case "vcs.modified":
 			b.Changed = s.Value == "true"
 		}
@@ -49,5 +44,5 @@ func (b build) String() string {
 		}
 		parts = append(parts, commit)
 	}
-	return fmt.Sprintf("weir %s (%s)", b.Version, strings.Join(append(parts, b.Go, b.System), ", "))
+	return fmt.Sprintf("weir %s (%s)", b.Version, strings.Join(append(parts, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH), ", "))
 }

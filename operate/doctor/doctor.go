@@ -127,13 +127,12 @@ func (e *examination) clock(what string, server, before, after time.Time) {
 		"let both follow NTP (chrony, systemd-timesyncd): ages, expiry of tokens and retention are reckoned by them")
 }
 
-// Worst returns the worst level of findings.
-func Worst(findings []operate.Item) operate.Level {
-	worst := operate.LevelOK
+// Faults counts the findings that are down.
+func Faults(findings []operate.Item) (n int) {
 	for _, f := range findings {
-		if f.Level.Rank() > worst.Rank() {
-			worst = f.Level
+		if f.Level == operate.LevelDown {
+			n++
 		}
 	}
-	return worst
+	return n
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,11 +24,7 @@ func (e *examination) kafka(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options, err := transport.NewClientOpts(cluster)
-	if err != nil {
-		return err
-	}
-	client, err := kgo.NewClient(options...)
+	client, err := dial(cluster)
 	if err != nil {
 		return err
 	}
@@ -72,6 +69,15 @@ func (e *examination) kafka(ctx context.Context) error {
 	return nil
 }
 
+// dial returns a client of a cluster.
+func dial(cluster transport.Config) (*kgo.Client, error) {
+	options, err := transport.NewClientOpts(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(options...)
+}
+
 // topic examines one topic that is there.
 func (e *examination) topic(want transport.TopicSpec, is kadm.TopicDetail, settings map[string]string, brokers int) {
 	what := "topic " + want.Name
@@ -103,7 +109,7 @@ func (e *examination) topic(want transport.TopicSpec, is kadm.TopicDetail, setti
 	if settings["unclean.leader.election.enable"] == "true" {
 		e.add(what, operate.LevelDown, "unclean.leader.election.enable is true: acknowledged records may be lost", "kafka-configs.sh --alter --entity-type topics --entity-name "+want.Name+" --add-config unclean.leader.election.enable=false")
 	}
-	for _, name := range slices.Sorted(keys(want.Configs)) {
+	for _, name := range slices.Sorted(maps.Keys(want.Configs)) {
 		have, known := settings[name]
 		if wanted := want.Configs[name]; known && have != wanted && !(name == "max.message.bytes" && number(have) >= number(wanted)) {
 			e.add(what, operate.LevelDegraded, fmt.Sprintf("%s is %s, and the configuration says %s", name, have, wanted), "the next start alters it; it needs the right ALTER_CONFIGS")

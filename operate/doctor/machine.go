@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -28,13 +27,6 @@ const (
 	busy      = 100
 )
 
-func keys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // disks looks at folders in which this process writes: room and rights.
 func (e *examination) disks() {
 	folders := map[string]bool{}
@@ -55,8 +47,7 @@ func (e *examination) disks() {
 			e.add("disk "+dir, operate.LevelDegraded, "its room cannot be read: "+err.Error(), "look by hand")
 			continue
 		}
-		free, whole := s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize)
-		e.room(dir, free, whole)
+		e.room(dir, s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -74,7 +75,7 @@ func (e *examination) postgres(ctx context.Context) error {
 // tables checks whether the store has the tables of this build, and adds what processes reported
 // lately: few entities in memory, problems of services.
 func (e *examination) tables(ctx context.Context, answers bool) {
-	if !answers || e.cfg.Store.Postgres == nil && !exists(e.cfg.Store.File) {
+	if _, err := os.Stat(e.cfg.Store.File); !answers || e.cfg.Store.Postgres == nil && err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

@@ -77,7 +77,7 @@ func Rights(ctx context.Context, c *config.Config, answers func(what string) boo
 }
 
 func (e *examination) unknown(what string, err error) {
-	e.add(what, operate.LevelDegraded, "the rights of its user cannot be asked for: "+strings.Join(strings.Fields(err.Error()), " "), "look by hand (kafka-acls.sh --list)")
+	e.add(what, operate.LevelDegraded, "the rights of its user cannot be asked for: "+oneLine(err), "look by hand (kafka-acls.sh --list)")
 }
 
 // need is a right that something needs.
@@ -94,11 +94,7 @@ type entitled struct {
 
 // ask adds the missing permissions.
 func (x *entitled) ask(ctx context.Context, e *examination) error {
-	options, err := transport.NewClientOpts(x.cluster)
-	if err != nil {
-		return err
-	}
-	client, err := kgo.NewClient(options...)
+	client, err := dial(x.cluster)
 	if err != nil {
 		return err
 	}

@@ -30,9 +30,12 @@ func embedded(t *testing.T) harness.Project {
 	return p
 }
 
-// checkEmbedded looks at the same report however it is reached.
-func checkEmbedded(t *testing.T, p harness.Project) {
-	t.Helper()
+// No process runs: the command opens the data folder itself.
+func TestEmbeddedNotRunning(t *testing.T) {
+	p := embedded(t)
+	nothing := p.Start("explain", "B")
+	require.Equal(t, 1, nothing.Wait(), "before anything has run")
+	p.Drain()
 	x := ask(p, 0, "B", "--payload")
 	require.Empty(t, x.Notes)
 	var events []string
@@ -53,15 +56,6 @@ func checkEmbedded(t *testing.T, p harness.Project) {
 	require.Contains(t, missing.Out.String(), `There is no entity "NO"`)
 	require.Contains(t, missing.Log.String(), `entity "NO" is not stored`)
 	require.False(t, ask(p, 1, "NO").Found)
-}
-
-// No process runs: the command opens the data folder itself.
-func TestEmbeddedNotRunning(t *testing.T) {
-	p := embedded(t)
-	nothing := p.Start("explain", "B")
-	require.Equal(t, 1, nothing.Wait(), "before anything has run")
-	p.Drain()
-	checkEmbedded(t, p)
 
 	human := p.Start("explain", "B", "--service", "zest/all@out").Ok()
 	require.Contains(t, human, "changed nothing that this projection reads (id); the customer")
@@ -75,19 +69,4 @@ func TestEmbeddedNotRunning(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(completed), "acme/all@out\nzest/all@out\n")
 	require.Contains(t, p.Start("explain --help").Ok(), "weir explain B-007 -c weir.yaml")
-}
-
-// A process runs without a listener: the command reads store and inbox beside it.
-func TestEmbeddedWithoutListener(t *testing.T) {
-	p := embedded(t)
-	p.Write("weir.yaml", harness.ReplaceOnce(t, p.Read("weir.yaml"), `"127.0.0.1:0"`, `"off"`))
-	run := p.Start("run")
-	harness.Eventually(t, "the delivery", func() error {
-		return harness.Want(len(harness.States(p.Whole("out/acme.jsonl"), "B")), 2)
-	})
-	x := ask(p, 0, "B")
-	require.Empty(t, x.Notes)
-	require.Equal(t, "e2", x.Events[1].EventID)
-	require.Len(t, x.Services, 2)
-	require.False(t, run.Ended())
 }

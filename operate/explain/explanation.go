@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // Explanation is the report on one entity; its JSON form is the output of the command with
@@ -37,8 +36,9 @@ type Explanation struct {
 	Services []Service `json:"services"` // in the order of the configuration
 	// Checks are the check services that were asked about it, in the order of the
 	// configuration.
-	Checks  []Check  `json:"checks,omitempty"`
-	Letters []Letter `json:"dead_letters,omitempty"`
+	Checks []Check `json:"checks,omitempty"`
+	// Letters are the open dead letters about it, without payloads.
+	Letters []operate.Letter `json:"dead_letters,omitempty"`
 	// Deliveries are the newest attempts to deliver that are kept, the oldest of
 	// them first.
 	Deliveries []operate.Delivery `json:"deliveries,omitempty"`
@@ -206,19 +206,4 @@ type Check struct {
 	Sequence string `json:"sequence,omitempty"` // the highest seen
 	Events   int    `json:"events_remembered"`
 	Why      string `json:"why"` // the answer that the same content would get, in one sentence
-}
-
-// Letter is an open dead letter about the entity, without payload.
-type Letter struct {
-	ID      int64       `json:"id"`
-	Created time.Time   `json:"created"` // when it died first
-	Last    time.Time   `json:"last"`    // when it died last
-	Count   int64       `json:"count"`   // how often it died
-	Stage   store.Stage `json:"stage"`
-	Code    string      `json:"code"`
-	Reason  string      `json:"reason"`
-	Source  string      `json:"source,omitempty"`
-	Service string      `json:"service,omitempty"`
-	EventID string      `json:"event_id,omitempty"`
-	Version string      `json:"version,omitempty"`
 }

@@ -28,7 +28,7 @@ func (s *report) gather(ctx context.Context) error {
 		return s.in.Service != "" && l.Service != "" && l.Service != s.in.Service
 	})
 	for _, l := range s.letters {
-		s.Letters = append(s.Letters, letterOf(l))
+		s.Letters = append(s.Letters, operate.LetterOf(l))
 	}
 	filter.State = store.LetterRetrying
 	if s.retrying, err = s.in.Store.ListLetters(ctx, filter); err != nil {
@@ -102,11 +102,4 @@ func versionOf(v change.Version) string {
 		return ""
 	}
 	return v.String()
-}
-
-func letterOf(l store.DeadLetter) Letter {
-	return Letter{
-		ID: l.ID, Created: l.Created, Last: l.Last, Count: l.Count, Stage: l.Stage, Code: l.Code, Reason: l.Reason,
-		Source: l.Source, Service: l.Service, EventID: l.EventID, Version: versionOf(l.Version),
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,7 +72,7 @@ func (p *printer) cut(s string, n int) string {
 	if p.full {
 		return s
 	}
-	return cutTo(s, n)
+	return terminal.Cut(s, n)
 }
 
 // wrap breaks a text at spaces into lines.
@@ -97,13 +98,13 @@ func (p *printer) wrap(first, next, text string) {
 
 // table prints rows under a head, columns as wide as needed. The last one may be cut.
 func (p *printer) table(head []string, rows [][]string) {
-	widths := make([]int, len(head))
-	for _, r := range append([][]string{head}, rows...) {
+	widths, all := make([]int, len(head)), slices.Concat([][]string{head}, rows)
+	for _, r := range all {
 		for i, c := range r {
 			widths[i] = max(widths[i], utf8.RuneCountInString(p.cut(c, 36)))
 		}
 	}
-	for _, r := range append([][]string{head}, rows...) {
+	for _, r := range all {
 		line := " "
 		for i, c := range r {
 			if i < len(r)-1 {
@@ -117,15 +118,6 @@ func (p *printer) table(head []string, rows [][]string) {
 
 func pad(s string, n int) string {
 	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
-}
-
-// cutTo shortens a text to n characters.
-func cutTo(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	runes := []rune(s)
-	return string(runes[:n-1]) + "…"
 }
 
 func (x *Explanation) head(p *printer) {
@@ -158,7 +150,7 @@ func brief(hash string) string {
 	if hash == "" {
 		return "-"
 	}
-	return cutTo(hash, 17)
+	return terminal.Cut(hash, 17)
 }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
@@ -172,10 +164,7 @@ func (x *Explanation) events(p *printer) {
 	p.line("Events, the oldest first")
 	var rows [][]string
 	for _, e := range x.Events {
-		source, size, from := e.Source, "", ""
-		if e.Action != "" {
-			source = e.Action
-		}
+		source, size, from := cmp.Or(e.Action, e.Source), "", ""
 		if r := e.Record; r != nil && e.Action == "" {
 			size, from = fmt.Sprint(r.Size), r.Position
 			if r.Stream == "" {
@@ -190,9 +179,9 @@ func (x *Explanation) events(p *printer) {
 		} else if e.Gone != "" {
 			from = "gone"
 		}
-		rows = append(rows, []string{e.Version, clock(e.Time), e.Outcome, p.cut(shown(source), 16), p.cut(e.shownID(), 18), size, from})
+		rows = append(rows, []string{e.Version, clock(e.Time), e.Outcome, p.cut(shown(source), 16), cmp.Or(p.cut(e.shownID(), 18), "-"), cmp.Or(size, "-"), cmp.Or(from, "-")})
 	}
-	p.table([]string{"VERSION", "TIME", "OUTCOME", "SOURCE", "EVENT", "BYTES", "AT SOURCE"}, dropEmpty(rows))
+	p.table([]string{"VERSION", "TIME", "OUTCOME", "SOURCE", "EVENT", "BYTES", "AT SOURCE"}, rows)
 	for i := range x.Events {
 		e := &x.Events[i]
 		if row := e.inRow(); row != "" {
@@ -208,18 +197,6 @@ func (x *Explanation) events(p *printer) {
 			fmt.Fprintf(p.w, "  %s: %s\n", e.Version, terminal.Line(string(e.Record.Payload))) // asked for, so whole
 		}
 	}
-}
-
-// dropEmpty marks empty cells, so that columns stay columns for tools.
-func dropEmpty(rows [][]string) [][]string {
-	for _, r := range rows {
-		for i := range r {
-			if r[i] == "" {
-				r[i] = "-"
-			}
-		}
-	}
-	return rows
 }
 
 func (x *Explanation) sources(p *printer) {
@@ -266,10 +243,7 @@ func (x *Explanation) merged(p *printer) {
 		if len(part.Over) > 0 {
 			over = "wins over " + strings.Join(part.Over, ", ")
 		}
-		path := terminal.Visible(part.Path)
-		if path == "" {
-			path = "(the whole)"
-		}
+		path := cmp.Or(terminal.Visible(part.Path), "(the whole)")
 		rows = append(rows, []string{path, p.cut(terminal.Line(string(part.Value)), 36), part.Source, over})
 	}
 	p.table([]string{"PATH", "VALUE", "SOURCE", ""}, rows)
@@ -280,6 +254,13 @@ func (x *Explanation) merged(p *printer) {
 
 // title returns the name of a service in the configuration.
 func (s *Service) title() string { return cmp.Or(s.Renamed, s.Service) }
+
+func (s *Service) lastSent() string {
+	if s.Last == nil {
+		return "never"
+	}
+	return s.Last.Version + " " + s.Last.State
+}
 
 // side shows the services side by side, as many as fit in a line.
 func (x *Explanation) side(p *printer) {
@@ -347,12 +328,7 @@ var sideRows = []struct {
 		return terminal.Line(string(s.View))
 	}},
 	{"hash now", func(s *Service) string { return brief(s.Hash) }},
-	{"last sent", func(s *Service) string {
-		if s.Last == nil {
-			return "never"
-		}
-		return s.Last.Version + " " + s.Last.State
-	}},
+	{"last sent", (*Service).lastSent},
 	{"  its hash", func(s *Service) string {
 		if s.Last == nil || s.Last.Hash == "" {
 			return "-"
@@ -405,11 +381,7 @@ func (x *Explanation) below(p *printer, labels []string) {
 	rows := make([][]string, len(x.Services))
 	for i := range x.Services {
 		s := &x.Services[i]
-		last := "never"
-		if s.Last != nil {
-			last = s.Last.Version + " " + s.Last.State
-		}
-		rows[i] = append([]string{s.title(), string(s.Verdict), last}, s.Events...)
+		rows[i] = append([]string{s.title(), string(s.Verdict), s.lastSent()}, s.Events...)
 	}
 	wide := &printer{w: p.w, full: true} // a name that is cut is no name
 	wide.table(head, rows)
@@ -424,13 +396,13 @@ func (x *Explanation) deliveries(p *printer) {
 	p.line("Deliveries, the oldest first (weir deliveries has more)")
 	rows := make([][]string, len(x.Deliveries))
 	for i, d := range x.Deliveries {
-		status := ""
+		status := "-"
 		if d.Status != 0 {
 			status = strconv.Itoa(d.Status)
 		}
-		rows[i] = []string{clock(d.At), d.Service, d.Version, d.Outcome, status, strconv.FormatInt(d.Millis, 10), terminal.Visible(d.Answer)}
+		rows[i] = []string{clock(d.At), d.Service, d.Version, d.Outcome, status, strconv.FormatInt(d.Millis, 10), cmp.Or(terminal.Visible(d.Answer), "-")}
 	}
-	p.table([]string{"TIME", "SERVICE", "VERSION", "OUTCOME", "STATUS", "MS", "ANSWER"}, dropEmpty(rows))
+	p.table([]string{"TIME", "SERVICE", "VERSION", "OUTCOME", "STATUS", "MS", "ANSWER"}, rows)
 }
 
 func (x *Explanation) letters(p *printer) {
@@ -440,15 +412,11 @@ func (x *Explanation) letters(p *printer) {
 	p.line("")
 	p.line("Open dead letters about it, the newest first")
 	for _, l := range x.Letters {
-		where := l.Source
-		if l.Service != "" {
-			where = l.Service
-		}
 		again := ""
 		if l.Count > 1 {
 			again = fmt.Sprintf(" (%d times, last %s)", l.Count, clock(l.Last))
 		}
-		p.wrap("  ", "    ", fmt.Sprintf("%d  %s  %s %s  %s: %s%s", l.ID, clock(l.Created), l.Stage, where, l.Code, l.Reason, again))
+		p.wrap("  ", "    ", fmt.Sprintf("%d  %s  %s %s  %s: %s%s", l.ID, clock(l.Created), l.Stage, cmp.Or(l.Service, l.Source), l.Code, l.Reason, again))
 	}
 }
 

@@ -208,10 +208,7 @@ func (s *report) cause(version uint64) string {
 }
 
 func (e Event) describe() string {
-	what := e.Source
-	if e.Action != "" {
-		what = e.Action
-	}
+	what := cmp.Or(e.Action, e.Source)
 	if id := e.shownID(); id != "" {
 		what += " " + id
 	}
@@ -317,13 +314,10 @@ func staleBecause(outcome string) string {
 
 // names joins sources for "the required … no document".
 func names(sources []string) string {
-	switch len(sources) {
-	case 0:
-		return "sources have"
-	case 1:
+	if len(sources) == 1 {
 		return "source " + sources[0] + " has"
 	}
-	return "sources " + strings.Join(sources[:len(sources)-1], ", ") + " and " + sources[len(sources)-1] + " have"
+	return strings.TrimSuffix("sources "+english.WordSeries(sources, "and"), " ") + " have"
 }
 
 // oneLine brings a text on one line.

@@ -11,20 +11,20 @@ import (
 // The elements of a JUnit report.
 type (
 	junitSuites struct {
-		XMLName  xml.Name   `xml:"testsuites"`
-		Tests    int        `xml:"tests,attr"`
-		Failures int        `xml:"failures,attr"`
-		Errors   int        `xml:"errors,attr"`
-		Time     string     `xml:"time,attr"`
-		Suite    junitSuite `xml:"testsuite"`
+		XMLName xml.Name `xml:"testsuites"`
+		junitSums
+		Suite junitSuite `xml:"testsuite"`
 	}
 	junitSuite struct {
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Errors   int         `xml:"errors,attr"`
-		Time     string      `xml:"time,attr"`
-		Cases    []junitCase `xml:"testcase"`
+		Name string `xml:"name,attr"`
+		junitSums
+		Cases []junitCase `xml:"testcase"`
+	}
+	junitSums struct {
+		Tests    int    `xml:"tests,attr"`
+		Failures int    `xml:"failures,attr"`
+		Errors   int    `xml:"errors,attr"`
+		Time     string `xml:"time,attr"`
 	}
 	junitCase struct {
 		Name    string       `xml:"name,attr"`
@@ -43,7 +43,7 @@ type (
 // test case per case, a failure with its diff, an error for one that could not
 // be run. suite names the whole, for instance the configuration file.
 func WriteJUnit(w io.Writer, suite string, results []Result) error {
-	s := junitSuite{Name: suite, Tests: len(results)}
+	s := junitSuite{Name: suite, junitSums: junitSums{Tests: len(results)}}
 	var total time.Duration
 	for _, r := range results {
 		c := junitCase{Name: r.Name, Class: suite, Time: seconds(r.Took)}
@@ -64,7 +64,7 @@ func WriteJUnit(w io.Writer, suite string, results []Result) error {
 	}
 	e := xml.NewEncoder(w)
 	e.Indent("", "\t")
-	return e.Encode(junitSuites{Tests: s.Tests, Failures: s.Failures, Errors: s.Errors, Time: s.Time, Suite: s})
+	return e.Encode(junitSuites{junitSums: s.junitSums, Suite: s})
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }

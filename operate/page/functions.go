@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
 
@@ -57,8 +57,6 @@ var functions = template.FuncMap{
 }
 
 func comma(f float64) string { return humanize.Comma(int64(f + 0.5)) }
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // orDash formats a number, or a dash while it is unknown.
 func orDash(known bool, number string) string {
@@ -112,6 +110,11 @@ func cutText(s string, most int) string {
 	return s
 }
 
+// place names a line of a file. The page does not show folders of the machine.
+func place(pos config.Position) string {
+	return fmt.Sprintf("%s:%d", filepath.Base(pos.File), pos.Line)
+}
+
 // wholeName is how many characters of a name fit in one line.
 const wholeName = 24
 
@@ -137,9 +140,6 @@ func query(pairs ...string) string {
 	}
 	return v.Encode()
 }
-
-// baseName is the last part of a path. The page does not show folders of the machine.
-func baseName(path string) string { return filepath.Base(path) }
 
 // pretty breaks a JSON text into lines, and cuts it when it is long.
 func pretty(text []byte) string {

@@ -140,19 +140,11 @@ func isText(b []byte) bool {
 	return utf8.Valid(b) && !slices.ContainsFunc(b, func(c byte) bool { return c < ' ' && c != '\t' && c != '\n' || c == 0x7F })
 }
 
-func letterID(r *http.Request) (int64, error) {
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil || id <= 0 {
-		return 0, store.ErrNotFound
-	}
-	return id, nil
-}
-
 // find returns the dead letter that a request names.
 func (p letterSection) find(r *http.Request) (store.DeadLetter, error) {
-	id, err := letterID(r)
-	if err != nil {
-		return store.DeadLetter{}, err
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || id <= 0 {
+		return store.DeadLetter{}, store.ErrNotFound
 	}
 	return p.opt.Store.Letter(r.Context(), id)
 }

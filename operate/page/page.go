@@ -3,7 +3,6 @@ package page
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
 	"embed"
 	"errors"
@@ -77,7 +76,6 @@ const (
 // Store is the page's view of the store.
 type Store interface {
 	operate.Store
-	CountEntities(ctx context.Context) (int64, error)
 	Active(ctx context.Context) (store.Revision, error)
 	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
 	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)
@@ -89,8 +87,8 @@ type Page struct {
 	opt       Options
 	templates map[string]*template.Template
 	names     atomic.Pointer[serviceNames]
-	sessions  *sessions
-	links     links
+	sessions  *tokens[*session]
+	links     *tokens[string] // of actors
 	jobs      jobs
 	handler   http.Handler
 	cookie    string // name of sessions' cookies
@@ -105,20 +103,16 @@ func New(o Options) *Page {
 	}
 	o.Patience = defaults.Positive(o.Patience, defaultPatience)
 	p := &Page{
-		opt: o, cookie: newCookieName(), sessions: newSessions(o.Now),
+		opt: o, cookie: newCookieName(), sessions: newTokens[*session](sessionLife, maxSessions, o.Now), links: newTokens[string](linkLife, maxLinks, o.Now),
 		jobs:      jobs{last: map[string]*job{}},
 		operators: semaphore.NewWeighted(requestsAtATime), strangers: semaphore.NewWeighted(requestsAtATime),
 	}
 	p.templates = p.parse()
-	static, err := fs.Sub(files, "static")
-	if err != nil {
-		panic(err) // it is embedded
-	}
 	overview, services, sources, history, system := overviewSection{p}, serviceSection{p}, sourceSection{p}, historySection{p}, systemSection{p}
 	entities, letters, audit, tasks, jobs := entitySection{p}, letterSection{p}, auditSection{p}, taskSection{p}, jobSection{p}
 	signIns := signInSection{p}
 	mux := http.NewServeMux()
-	assets := http.StripPrefix("/static/", http.FileServerFS(static))
+	assets := http.FileServerFS(files)
 	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
 		if who, ok := p.authenticate(w, r); ok {
 			p.withPlace(w, who, func() { assets.ServeHTTP(w, r) })
@@ -126,7 +120,6 @@ func New(o Options) *Page {
 	})
 	mux.HandleFunc("GET /sign-in", signIns.form)
 	mux.HandleFunc("POST /sign-in", signIns.signIn)
-	mux.HandleFunc("POST /sign-out", p.handleWrite(signIns.signOut))
 	for path, f := range map[string]handler{
 		"/":         func(http.ResponseWriter, *http.Request, *session) error { return store.ErrNotFound },
 		"/services": p.page("services", services.list), "/live/services": p.part("services-live", services.load),
@@ -141,10 +134,11 @@ func New(o Options) *Page {
 	} {
 		mux.HandleFunc("GET "+path, p.handleRead(f))
 	}
-	mux.HandleFunc("POST /service", p.handleWrite(services.act))
-	mux.HandleFunc("POST /letters", p.handleWrite(letters.act))
-	mux.HandleFunc("POST /replay", p.handleWrite(tasks.begin))
-	mux.HandleFunc("POST /jobs/{kind}/cancel", p.handleWrite(jobs.cancel))
+	for path, f := range map[string]handler{
+		"/sign-out": signIns.signOut, "/service": services.act, "/letters": letters.act, "/replay": tasks.begin, "/jobs/{kind}/cancel": jobs.cancel,
+	} {
+		mux.HandleFunc("POST "+path, p.handleWrite(f))
+	}
 	p.handler = mux
 	return p
 }
@@ -234,18 +228,12 @@ func (p *Page) readForm(w http.ResponseWriter, r *http.Request, who *session) er
 		return refusal(http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
 	case err != nil:
 		return refusal(http.StatusBadRequest, "The form cannot be read.")
-	case who.form != "" && !constantTimeEqual(r.PostForm.Get("form"), who.form):
+	case who.form != "" && subtle.ConstantTimeCompare([]byte(r.PostForm.Get("form")), []byte(who.form)) != 1:
 		return refusal(http.StatusForbidden, "The form is not of this session: load the page again.")
 	}
 	// The listener's deadline is for reading the request. The work may take longer.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return nil
-}
-
-// constantTimeEqual compares two texts in constant time.
-func constantTimeEqual(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
-	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
 // view is what every template gets.
@@ -348,7 +336,7 @@ func (p *Page) render(w http.ResponseWriter, status int, name, part string, data
 func (p *Page) renderMessage(w http.ResponseWriter, r *http.Request, status int, sentence string) {
 	v := view{Title: http.StatusText(status), Body: sentence}
 	if cookie, err := r.Cookie(p.cookieName(r)); err == nil {
-		v.Session = p.sessions.find(cookie.Value)
+		v.Session, _ = p.sessions.find(cookie.Value)
 	}
 	p.show(w, status, "message", v)
 }

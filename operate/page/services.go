@@ -261,7 +261,7 @@ func (p serviceSection) view(r *http.Request) (view, error) {
 	b := serviceBody{
 		Row: row.(serviceRow), Address: "/live/service?name=" + url.QueryEscape(name), Plots: p.plotsOf(r, servicePath(name), "service", name),
 		Kind: s.Delivery.Sink.Kind(), Keeps: s.Delivery.DeliveryMode(), Target: s.Delivery.Sink.Target(&cfg.Kafka.Cluster).Name,
-		Kept: s.Delivery.History.Keep > 0, When: projection.When, Numbers: projection.Numbers, File: fmt.Sprintf("%s:%d", baseName(projection.Pos.File), projection.Pos.Line),
+		Kept: s.Delivery.History.Keep > 0, When: projection.When, Numbers: projection.Numbers, File: place(projection.Pos),
 	}
 	retry := s.Delivery.Retry
 	b.Retry = fmt.Sprintf("for %s, waiting %s to %s", retry.For, retry.MinBackoff, retry.MaxBackoff)
@@ -298,15 +298,10 @@ func (p serviceSection) addHold(r *http.Request, name string, b *serviceBody) {
 		return
 	}
 	b.Held = &operate.Held{Service: name, Since: s.Since, Why: s.Why, Hold: *s.Hold}
-	env, err := p.opt.Tools(r.Context())
-	if err == nil {
-		var held operate.Held
-		if held, err = env.Hold(r.Context(), name); err == nil {
-			b.Held = &held
-		}
-	}
-	if err != nil {
+	if held, err := operate.Hold(r.Context(), p.opt.Store, name); err != nil {
 		b.Unread = err.Error()
+	} else {
+		b.Held = &held
 	}
 }
 
@@ -355,11 +350,7 @@ func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session
 			who.setNotice("%s is resumed.", p.current(name))
 		}
 	case operate.Release, operate.Discard, operate.Extend:
-		env, err := p.env(r.Context(), who)
-		if err == nil {
-			_, err = env.EndHold(r.Context(), name, do, why)
-		}
-		if err != nil {
+		if _, err := operate.EndHold(r.Context(), p.opt.Store, name, do, who.Actor, why); err != nil {
 			return err
 		}
 		who.setNotice("The hold of %s is ended in all processes within seconds (%s).", p.current(name), do)

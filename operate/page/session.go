@@ -2,7 +2,6 @@ package page
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
@@ -17,14 +16,16 @@ import (
 const (
 	sessionLife = 8 * time.Hour
 	maxSessions = 100
-	maxName     = 64 // characters of an operator's name
+	// linkLife is for how long a link signs in.
+	linkLife = 15 * time.Minute
+	maxLinks = 16
+	maxName  = 64 // characters of an operator's name
 )
 
 // session is an operator who is signed in.
 type session struct {
 	Actor string // for the audit
 	form  string // the token of its forms; empty for a bearer token
-	until time.Time
 
 	mu     sync.Mutex
 	notice string // message for the next page; guarded by mu
@@ -50,58 +51,6 @@ func (s *session) takeNotice() string {
 	n := s.notice
 	s.notice = ""
 	return n
-}
-
-// sessions are kept by the hash of their cookie. Safe for concurrent use.
-type sessions struct {
-	now func() time.Time
-	mu  sync.Mutex
-	all map[[32]byte]*session // guarded by mu
-}
-
-func newSessions(now func() time.Time) *sessions {
-	return &sessions{now: now, all: map[[32]byte]*session{}}
-}
-
-// open makes a session and returns its cookie's value. Beyond the limit the oldest one ends.
-func (s *sessions) open(actor string) (cookie string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	for key, x := range s.all {
-		if !now.Before(x.until) {
-			delete(s.all, key)
-		}
-	}
-	for len(s.all) >= maxSessions {
-		var oldest [32]byte
-		var found *session
-		for key, x := range s.all {
-			if found == nil || x.until.Before(found.until) {
-				oldest, found = key, x
-			}
-		}
-		delete(s.all, oldest)
-	}
-	cookie = rand.Text() + rand.Text()
-	s.all[sha256.Sum256([]byte(cookie))] = &session{Actor: actor, form: rand.Text(), until: now.Add(sessionLife)}
-	return cookie
-}
-
-func (s *sessions) find(cookie string) *session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x := s.all[sha256.Sum256([]byte(cookie))]
-	if x == nil || !s.now().Before(x.until) {
-		return nil
-	}
-	return x
-}
-
-func (s *sessions) end(cookie string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.all, sha256.Sum256([]byte(cookie)))
 }
 
 // address is who asks, without the port.
@@ -154,7 +103,8 @@ func (p *Page) authenticate(w http.ResponseWriter, r *http.Request) (who *sessio
 	if err != nil {
 		return nil, true
 	}
-	return p.sessions.find(cookie.Value), true
+	who, _ = p.sessions.find(cookie.Value)
+	return who, true
 }
 
 // signInSection signs operators in and out.
@@ -188,6 +138,26 @@ func (p signInSection) form(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.show(w, http.StatusOK, "", target(r.URL.Query().Get("next")), "")
+}
+
+// LoginPath returns the path of a link that signs one browser in, as actor, once and within a
+// quarter of an hour, or empty where sign-in is off. It is a secret until it is used.
+func (p *Page) LoginPath(actor string) string {
+	if !p.canSignIn() {
+		return ""
+	}
+	return "/sign-in?token=" + p.links.add(actor)
+}
+
+// followLink signs the browser of a link in.
+func (p signInSection) followLink(w http.ResponseWriter, r *http.Request, token string) {
+	actor, ok := p.links.end(token)
+	if !ok {
+		p.opt.Attempts.NoteFailure(r)
+		p.show(w, http.StatusForbidden, "This link was used, or is too old: it signs in once, within a quarter of an hour.", "/", "")
+		return
+	}
+	p.admit(w, r, actor, "/")
 }
 
 // signInPatience is how long the body of a sign-in may take.
@@ -227,7 +197,7 @@ func (p signInSection) signIn(w http.ResponseWriter, r *http.Request) {
 func (p signInSection) admit(w http.ResponseWriter, r *http.Request, actor, next string) {
 	p.opt.Logger.Info("an operator signed in", "event", "page.signed_in", "actor", actor)
 	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- Secure wherever there is TLS; on loopback the page works without
-		Name: p.cookieName(r), Value: p.sessions.open(actor), Path: "/", MaxAge: int(sessionLife.Seconds()),
+		Name: p.cookieName(r), Value: p.sessions.add(&session{Actor: actor, form: rand.Text()}), Path: "/", MaxAge: int(sessionLife.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 	})
 	http.Redirect(w, r, next, http.StatusSeeOther)

@@ -136,7 +136,7 @@ func (p sourceSection) view(r *http.Request) (view, error) {
 func sourceFacts(c *config.Source) (facts []field) {
 	for _, f := range []field{
 		{"kind", c.Input.Kind()}, {"format", c.Format}, {"entity", c.Entity.String()}, {"event id", c.EventID.String()}, {"document", c.Payload.String()},
-		{"operation", c.Operation.String()}, {"sequence", c.Sequence.String()}, {"mode", c.Mode}, {"mounted at", c.Mount}, {"declared in", baseName(c.Pos.File) + ":" + itoa(c.Pos.Line)},
+		{"operation", c.Operation.String()}, {"sequence", c.Sequence.String()}, {"mode", c.Mode}, {"mounted at", c.Mount}, {"declared in", place(c.Pos)},
 	} {
 		if f.From != "" {
 			facts = append(facts, f)

@@ -10,11 +10,13 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+func (c *computation) say(format string, args ...any) {
+	c.effect.Notes = append(c.effect.Notes, fmt.Sprintf(format, args...))
+}
+
 // note names the gaps of the numbers.
 func (c *computation) note(active store.Revision) {
-	say := func(format string, args ...any) {
-		c.effect.Notes = append(c.effect.Notes, fmt.Sprintf(format, args...))
-	}
+	say := c.say
 	if c.effect.Active {
 		say("The candidate decides as the active configuration does, wherever each of them sends to: what would be sent is what is on its way to it anyway (services reset, or entities not yet moved to it).")
 	}
@@ -36,7 +38,7 @@ func (c *computation) note(active store.Revision) {
 			say("Source %s is new: it has no documents yet, so what it will add is not in the numbers.", now.Name)
 			continue
 		}
-		c.noteSource(was, now, say)
+		c.noteSource(was, now)
 	}
 	for i := range old.Sources {
 		if name := old.Sources[i].Name; c.in.Candidate.Sources.Find(name) == nil {
@@ -59,22 +61,20 @@ func (c *computation) noteTimes() {
 	for _, s := range c.in.Against.Services() {
 		old[s.Name] = of(s)
 	}
-	say := func(format string, args ...any) {
-		c.effect.Notes = append(c.effect.Notes, fmt.Sprintf(format, args...))
-	}
 	for _, s := range c.in.Candidate.Services() {
 		was, found := old[s.Name]
 		now := of(s)
 		if found && was.pace != now.pace {
-			say("%s changes its pace from %s to %s: what waits continues under the new one, and nothing is sent again.", s.Name, was.pace, now.pace)
+			c.say("%s changes its pace from %s to %s: what waits continues under the new one, and nothing is sent again.", s.Name, was.pace, now.pace)
 		}
 		if found && was.refresh != now.refresh {
-			say("%s changes its refresh from %s to %s: at once it sends nothing again.", s.Name, was.refresh, now.refresh)
+			c.say("%s changes its refresh from %s to %s: at once it sends nothing again.", s.Name, was.refresh, now.refresh)
 		}
 	}
 }
 
-func (c *computation) noteSource(was, now *config.Source, say func(string, ...any)) {
+func (c *computation) noteSource(was, now *config.Source) {
+	say := c.say
 	var less []string
 	for _, pattern := range was.Strip {
 		if !slices.Contains(now.Strip, pattern) {
@@ -115,7 +115,7 @@ func (c *computation) noteRenames() {
 				}
 			}
 			if same == len(a)-1 {
-				c.effect.Notes = append(c.effect.Notes, fmt.Sprintf("%s is new and %s is removed. If this is a rename, write was: the new name then keeps the state of the old one, and nothing is sent.", added.Service, gone.Service))
+				c.say("%s is new and %s is removed. If this is a rename, write was: the new name then keeps the state of the old one, and nothing is sent.", added.Service, gone.Service)
 			}
 		}
 	}

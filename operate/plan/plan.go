@@ -64,8 +64,10 @@ func Compute(ctx context.Context, in Input) (*Effect, error) {
 	if err := in.Candidate.CheckRenames(known); err != nil {
 		return nil, err
 	}
-	c := &computation{in: in, effect: &Effect{Compared: in.Against != nil}, known: known, numbers: maps.Clone(known), services: map[string]*Service{}}
-	c.effect.Active = in.Candidate.DecidesLike(active.Fingerprint)
+	c := &computation{
+		in: in, known: known, numbers: maps.Clone(known), services: map[string]*Service{}, removed: map[int32]*Service{},
+		effect: &Effect{Compared: in.Against != nil, Active: in.Candidate.DecidesLike(active.Fingerprint)},
+	}
 	if err := c.prepare(active); err != nil {
 		return nil, err
 	}
@@ -137,7 +139,6 @@ func (c *computation) prepare(active store.Revision) error {
 		}
 		c.order = append(c.order, s.Name)
 	}
-	c.removed = map[int32]*Service{}
 	for _, name := range slices.Sorted(maps.Keys(c.known)) {
 		if c.services[name] == nil {
 			c.services[name] = &Service{Service: name, State: Removed}

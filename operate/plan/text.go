@@ -96,14 +96,8 @@ func (s Sample) write(w io.Writer, service string) {
 	case s.After == nil:
 		fmt.Fprintf(w, "  - %s\n", brief(s.Before, 2*maxValue))
 	default:
-		for i, d := range s.Diff {
-			if i == maxShown {
-				break
-			}
-			path := terminal.Visible(d.Path)
-			if path == "" {
-				path = "(the whole)"
-			}
+		for _, d := range s.Diff[:min(maxShown, len(s.Diff))] {
+			path := cmp.Or(terminal.Visible(d.Path), "(the whole)")
 			switch {
 			case d.Before == nil:
 				fmt.Fprintf(w, "  + %s: %s\n", path, brief(d.After, maxValue))
@@ -127,9 +121,5 @@ func (s Sample) write(w io.Writer, service string) {
 
 // brief shows a JSON text on one line, cut, without control characters.
 func brief(text json.RawMessage, most int) string {
-	s := terminal.Line(string(text))
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return s
+	return terminal.Cut(terminal.Line(string(text)), most)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
@@ -389,7 +390,7 @@ func (c *comparison) again(ctx context.Context, beyond []sinks.TargetRow) error 
 }
 
 func drifted(v Verdict) bool {
-	return v == Missing || v == Stale || v == Differs || v == Extra || v == Ahead
+	return slices.Contains([]Verdict{Missing, Stale, Differs, Extra, Ahead}, v)
 }
 
 // found counts a verdict and keeps a sample of it.
