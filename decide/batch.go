@@ -2,8 +2,8 @@ package decide
 
 import (
 	"errors"
+	"math"
 	"slices"
-	"unsafe"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
@@ -110,8 +110,9 @@ func newVerdict(p *Plan, room int) *verdict { return new(scratch).verdict(p, roo
 
 // scratch is memory that a worker's batches use one after the other.
 type scratch struct {
-	changes   []decidedChange // in the order of records and services
-	bytes     []byte          // contents and documents of changes
+	changes   []*decidedChange // in the order of records and services
+	ofChanges arena[decidedChange]
+	texts     arena[byte] // contents and documents of changes
 	decisions decisionCounts
 	touched   projections.Set
 	output    output
@@ -141,13 +142,10 @@ func (s *scratch) verdict(p *Plan, room int) *verdict {
 // reset ends the use of a verdict and of its changes.
 func (s *scratch) reset() {
 	s.output, s.layered = output{}, nil
-	if clear(s.changes); cap(s.changes) > maxScratch/int(unsafe.Sizeof(decidedChange{})) {
-		s.changes = nil
-	}
-	if poison.Fill(s.bytes); cap(s.bytes) > maxScratch {
-		s.bytes = nil
-	}
-	s.changes, s.bytes = s.changes[:0], s.bytes[:0]
+	clear(s.changes)
+	s.changes = s.changes[:0]
+	s.ofChanges.reset(func(c []decidedChange) { clear(c) })
+	s.texts.reset(poison.Fill)
 	s.trees.Release()
 	s.fences.reset()
 	for _, ev := range s.used {
@@ -168,9 +166,6 @@ func (s *scratch) evaluation() *evaluation {
 	s.free, s.used = s.free[:n], append(s.used, ev)
 	return ev
 }
-
-// keep returns the bytes that were appended to s.bytes from an index on.
-func (s *scratch) keep(from int) []byte { return s.bytes[from:len(s.bytes):len(s.bytes)] }
 
 // decisionCounts is how often services had which decision. An event counts once for all
 // services that it does not touch, and its costs follow those that it touches.
@@ -210,6 +205,13 @@ func (c *decisionCounts) get(service, kind int) int { return c.all[kind] + c.of[
 
 // full reports whether the outcome exceeds the room, or its documents their bound in memory.
 func (v *verdict) full() bool { return !v.single && (v.room < 0 || v.trees.Size() > maxTrees) }
+
+// fit returns how many records like those of b fit into a decision with room for an outcome of limit bytes, with
+// an eighth to spare.
+func (b *batch) fit(v *verdict, limit int) int {
+	share := max(float64(b.room-v.room)/float64(limit), float64(v.trees.Size())/maxTrees)
+	return max(1, int(min(float64(len(b.records))/share*7/8, math.MaxInt32)))
+}
 
 // maxTrees bounds the parsed documents of a batch of several records, in bytes: they take
 // several times the size of the records, and stored documents may be larger.

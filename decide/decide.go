@@ -63,15 +63,15 @@ func (r *record) release() {
 // being taken over again. The others of its batch are.
 var errLater = errors.New("its partition waits")
 
-// decideAll decides as many records at a time as had an outcome within MaxOutcome lately:
-// the size of one's outcome depends on how many services it changes.
+// decideAll decides as many records at a time as fit into one decision by the size of the last outcome: that
+// depends on how many services a record changes. What does not fit is evaluated in vain.
 func (w *worker) decideAll(ctx context.Context, batch []*record) error {
 	for len(batch) > 0 {
 		n := min(len(batch), w.most)
 		if err := w.decide(ctx, batch[:n]); err != nil {
 			return err
 		}
-		w.most = min(w.most+w.most/8+1, w.d.opt.MaxEvents)
+		w.most = min(2*w.most, w.fit, w.d.opt.MaxEvents)
 		batch = batch[n:]
 	}
 	return nil
@@ -245,6 +245,7 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	crash.At(crash.DecideCommitted, "")
 	w.d.opt.Metrics.decided(v, len(records), time.Since(start))
 	v.observer.report(v.outcomes)
+	w.fit = b.fit(v, w.d.opt.MaxOutcome)
 	w.cache.committed(moves)
 	b.remember(w.cache)
 	for _, f := range v.out.Floors {

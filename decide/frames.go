@@ -19,7 +19,7 @@ type frameEnds = map[store.Partition]change.Version
 // pack makes the frames of a decision: those of one partition are linked to one another, and
 // the first to what ends says. A partition without changes has no frame. limit is MaxFrame but
 // in tests.
-func (w *frameWriter) pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) []store.Frame {
+func (w *frameWriter) pack(p *Plan, changes []*decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) []store.Frame {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -28,8 +28,7 @@ func (w *frameWriter) pack(p *Plan, changes []decidedChange, moves []store.Water
 		w.byPartition = map[int32][]*decidedChange{}
 	}
 	defer w.reset()
-	for i := range changes {
-		c := &changes[i]
+	for _, c := range changes {
 		w.byPartition[c.Partition] = append(w.byPartition[c.Partition], c)
 	}
 	for _, m := range moves {

@@ -65,7 +65,7 @@ func TestFramesChain(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 5).Draw(t, "batches") {
 			var moves []store.WatermarkStep
-			var decided []decidedChange
+			var decided []*decidedChange
 			for n := range int32(3) {
 				records := rapid.IntRange(0, 6).Draw(t, "records")
 				if records == 0 {
@@ -85,7 +85,7 @@ func TestFramesChain(t *testing.T) {
 							c.Version, c.Resent, c.Revision = change.NewVersion(1, 4), at, 1
 						}
 						c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
-						decided = append(decided, decidedChange{c, i})
+						decided = append(decided, &decidedChange{c, i})
 						decided[len(decided)-1].Partition = n
 						want[n][c.Service] = append(want[n][c.Service], c)
 					}
@@ -114,9 +114,9 @@ func TestFramesChain(t *testing.T) {
 func TestFramesAreCut(t *testing.T) {
 	p := &Plan{Revision: 1, Services: []Service{{Name: "a", Number: 2}, {Name: "b", Number: 1}}}
 	partition := store.Partition{Generation: 1}
-	var decided []decidedChange
+	var decided []*decidedChange
 	add := func(offset int64, service, size int) {
-		decided = append(decided, decidedChange{service: service, Change: change.Change{
+		decided = append(decided, &decidedChange{service: service, Change: change.Change{
 			Service: p.Services[service].Name, Entity: "e", Op: change.Upsert, Version: change.NewVersion(1, offset), Content: change.Retracted(), Doc: make([]byte, size),
 		}})
 	}

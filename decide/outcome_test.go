@@ -23,12 +23,14 @@ type narrow struct {
 	refused   atomic.Int64
 	largest   atomic.Int64
 	committed atomic.Int64
+	inVain    atomic.Int64 // decisions whose outcome was too large
 }
 
 func (s *narrow) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
 	err := s.Decisions.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 		out, err := decide(loaded)
 		if err != nil {
+			s.inVain.Add(1)
 			return out, err
 		}
 		size := 0
@@ -88,6 +90,9 @@ func TestABatchIsCutWhereItsOutcomeIsTooLarge(t *testing.T) {
 	w.decides(t, d, many(t, 100))
 	require.Less(t, counted.largest.Load(), int64(10_000), "documents are half of it at most")
 	require.Less(t, counted.committed.Load(), int64(40), "no smaller than it must be")
+	before := counted.inVain.Load()
+	require.NoError(t, <-begin(t, d, 0, many(t, 500)[100:]...))
+	require.Equal(t, before, counted.inVain.Load(), "the last outcomes tell how many records fit")
 }
 
 // A batch that fails repeatedly is halved, after any error of the store.

@@ -27,16 +27,14 @@ type output struct {
 // text writes the output once, for all services of the projection.
 func (o *output) text() ([]byte, error) {
 	if o.written == nil {
-		from := len(o.scratch.bytes)
-		text, match, err := o.doc.Project(o.scratch.bytes, o.projection)
+		text, match, err := o.doc.Project(o.scratch.texts.rest(blockBytes/8), o.projection)
 		if err != nil {
 			return nil, err
 		}
 		if !match {
 			return nil, errors.New("a projection that matched does not match again")
 		}
-		o.scratch.bytes = text
-		o.written = o.scratch.keep(from)
+		o.written = o.scratch.texts.keep(text)
 	}
 	return o.written, nil
 }
@@ -70,10 +68,9 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 			ev.markUnknown(r.Control, services)
 			return false, nil
 		case match:
-			from := len(ev.bytes)
-			ev.bytes = append(append(ev.bytes, canonicaltree.Scheme), digest[:]...)
+			c.content = ev.texts.keep(append(append(ev.texts.rest(1+len(digest)), canonicaltree.Scheme), digest[:]...))
 			ev.output = output{scratch: ev.scratch, doc: doc, projection: projection}
-			c.content, c.output = ev.keep(from), &ev.output
+			c.output = &ev.output
 		default:
 			c.absent = DecisionFiltered
 			ev.history.filteredOut(ev.plan, projection)
@@ -208,7 +205,7 @@ func forcesSend(c *change.Control, row *store.Row) bool {
 // send adds a change to the verdict. size is its own size in bytes, without shared documents.
 func (ev *evaluation) send(r *record, service int, c *change.Change, size int) {
 	c.Partition = r.partition
-	ev.changes = append(ev.changes, decidedChange{*c, service})
+	ev.changes = append(ev.changes, &ev.ofChanges.keep(append(ev.ofChanges.rest(1), decidedChange{*c, service}))[0])
 	ev.room -= size
 	ev.decisions.add(service, kindSent, 1)
 	r.sent = append(r.sent, service)

@@ -42,7 +42,8 @@ type worker struct {
 	cache    *cache      // guarded by work
 	scratch  scratch     // guarded by work
 	writer   frameWriter // guarded by work
-	most     int         // guarded by work; see decideAll
+	most     int         // guarded by work; how many records are decided at a time
+	fit      int         // guarded by work; how many may fit into one decision
 	inHand   inHand
 
 	mu      sync.Mutex
@@ -72,7 +73,7 @@ type ownership struct {
 
 func newWorker(d *Decider, number int) *worker {
 	return &worker{
-		d: d, number: number, most: d.opt.MaxEvents,
+		d: d, number: number, most: d.opt.MaxEvents, fit: d.opt.MaxEvents,
 		cache:  newCache(d.opt.Cache/int64(d.opt.Workers), d.opt.Metrics, d.opt.FaultInjection),
 		log:    d.opt.Logger.With("stage", "decide", "worker", number),
 		frames: newQueue[[]record](queueConfig{MaxItems: d.opt.MaxEvents, MaxBytes: maxBatchBytes, Limit: d.opt.Limit}),
