@@ -27,7 +27,7 @@ func (w *worker) write(work, stop context.Context, step core.Step) error {
 	if err := w.open(work, stop); err != nil {
 		return err
 	}
-	if err := w.resume(work, stop, w.slices); err != nil {
+	if err := w.resume(work, stop); err != nil {
 		return err
 	}
 	if err := w.dropObsolete(work, stop, &step, w.waited); err != nil {

@@ -2,17 +2,16 @@ package deliver
 
 import (
 	"context"
-	"slices"
 
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // resume lets a sinks.Recoverer read its predecessor's writes from its target, for each
-// partition of a batch before its first write since the takeover. It retries until stop
-// ends. The sink's bookmark is saved before anything is written, or the next owner would not
+// partition before its first write since the takeover, with others that have changes: each resume
+// may read all of the target's newest content. It retries until stop ends. The sink's bookmark is saved before anything is written, or the next owner would not
 // know where to look.
-func (w *worker) resume(work, stop context.Context, batch []*slice) error {
+func (w *worker) resume(work, stop context.Context) error {
 	sink, ok := w.opt.Sink.(sinks.Recoverer)
 	if !ok {
 		return nil
@@ -20,7 +19,7 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	var fresh []*core.Lane
 	if err := w.until(work, stop, func(ctx context.Context) error {
 		var claims []sinks.Takeover
-		if fresh, claims = w.claims(batch); len(fresh) == 0 {
+		if fresh, claims = w.claims(); len(fresh) == 0 {
 			return nil // resumed or revoked meanwhile
 		}
 		return sink.Resume(ctx, claims)
@@ -49,17 +48,15 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	return w.s.saver.await(work, parts)
 }
 
-// claims returns the cursors and claims of a batch that the sink has not resumed.
-func (w *worker) claims(batch []*slice) (fresh []*core.Lane, claims []sinks.Takeover) {
+// claims returns the lanes with changes that the sink has not resumed, and their claims.
+func (w *worker) claims() (fresh []*core.Lane, claims []sinks.Takeover) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	for _, sl := range batch {
-		c := sl.Lane
-		if c.Resumed || c.Partition.Revoked() || slices.Contains(fresh, c) {
-			continue
+	for _, c := range w.queue.Pending() {
+		if !c.Resumed {
+			fresh = append(fresh, c)
+			claims = append(claims, sinks.Takeover{Partition: c.Partition.Number, Below: c.Position(), Bookmark: c.Mark()})
 		}
-		fresh = append(fresh, c)
-		claims = append(claims, sinks.Takeover{Partition: c.Partition.Number, Below: c.Position(), Bookmark: c.Mark()})
 	}
 	return fresh, claims
 }

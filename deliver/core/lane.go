@@ -84,6 +84,11 @@ func (q *Queue) Entities() map[int32]int64 {
 	return all
 }
 
+// Pending returns the lanes that have changes, in hand or waiting.
+func (q *Queue) Pending() []*Lane {
+	return slices.DeleteFunc(slices.Clone(q.lanes), func(l *Lane) bool { return len(l.pending) == 0 })
+}
+
 // Mark is the sink's bookmark that is saved with the position.
 func (l *Lane) Mark() string { return l.mark }
 

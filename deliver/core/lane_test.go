@@ -79,3 +79,22 @@ func TestARetakeNeedsALook(t *testing.T) {
 	p.Look(0, 0, 0)
 	require.True(t, p.Looked())
 }
+
+// A lane has changes from when one waits until all are done; one without any has none to resume for.
+func TestPendingLanes(t *testing.T) {
+	f, p, q := oneLane()
+	other := f.Assign(&store.Progress{Partition: 1, Positions: []store.ServicePosition{{Service: 1, Version: change.NewVersion(1, 0)}}})
+	require.Empty(t, q.Pending())
+	other.HandOut(decidedFrame(t, 0, 1))
+	lanes := q.Pending()
+	require.Len(t, lanes, 1)
+	require.Equal(t, other, lanes[0].Partition)
+	p.HandOut(decidedFrame(t, 0, 1))
+	s := q.Take(1, time.Now())
+	require.Len(t, s, 1, "the other waits")
+	require.Len(t, q.Pending(), 2)
+	f.Finish(s[0])
+	lanes = q.Pending()
+	require.Len(t, lanes, 1)
+	require.Equal(t, p, lanes[0].Partition)
+}
