@@ -22,7 +22,6 @@ require (
 	github.com/expr-lang/expr v1.17.8 // filters and computed fields: no statements, no side effects; operators can be replaced
 	github.com/getkin/kin-openapi v0.153.0 // tests alone: OpenAPI and JSON schema checks
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // reads JSON with duplicate names and invalid UTF-8 refused
-	github.com/goccy/go-yaml v1.19.2 // YAML with line and column of every value, for faults; yaml.v3 is archived
 	github.com/gofrs/flock v0.13.2 // one process per data folder
 	github.com/google/uuid v1.6.0 // ids that order by time
 	github.com/invopop/jsonschema v0.14.0 // the schemas of the configuration, from its types
@@ -52,6 +51,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.47.0 // traces; the protocol's messages are what tests read
 	go.opentelemetry.io/proto/otlp v1.11.1 // traces; the protocol's messages are what tests read
 	go.uber.org/goleak v1.3.0 // tests alone: assertions, leaks
+	go.yaml.in/yaml/v4 v4.0.0 // YAML with line and column of every value, for faults
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d // certificate authorities for an image without any
 	golang.org/x/net v0.62.0 // connections of a listener in bounds; HTTP/2 frames in tests
 	golang.org/x/sync v0.25.0 // weighted semaphores, groups
@@ -120,7 +120,6 @@ require (
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
-	go.yaml.in/yaml/v4 v4.0.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/text v0.44.0 // indirect

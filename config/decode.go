@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 )
 
 // decoder turns the tree of one document into Go values.
@@ -48,7 +48,7 @@ var (
 )
 
 // decode reads a node into v, which is zero.
-func (d *decoder) decode(n ast.Node, v reflect.Value, path string, tag reflect.StructTag) {
+func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
 	if !d.supported(n, path) {
 		return
 	}
@@ -82,14 +82,12 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string, tag reflect.S
 
 // supported refuses the parts of YAML that a configuration does not need, and
 // that make positions and secrets hard to follow.
-func (d *decoder) supported(n ast.Node, path string) bool {
-	what := ""
-	switch n.(type) {
-	case *ast.AnchorNode, *ast.AliasNode:
-		what = "anchors and aliases"
-	case *ast.TagNode:
-		what = "tags"
-	default:
+func (d *decoder) supported(n *yaml.Node, path string) bool {
+	what := "tags"
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		what = aliases
+	case n.Style&yaml.TaggedStyle == 0:
 		return true
 	}
 	d.doc.faultAt(d.doc.place(n), path, "uses "+what+" of YAML, which are not supported", "the value itself")
@@ -97,7 +95,7 @@ func (d *decoder) supported(n ast.Node, path string) bool {
 }
 
 // recordPosition notes the place of a value that is no scalar.
-func (d *decoder) recordPosition(path string, n ast.Node) {
+func (d *decoder) recordPosition(path string, n *yaml.Node) {
 	if _, ok := d.doc.keys[path]; !ok {
 		d.doc.keys[path] = d.doc.place(n)
 	}
@@ -107,35 +105,24 @@ func (d *decoder) recordPosition(path string, n ast.Node) {
 type entry struct {
 	key  string
 	path string
-	node ast.Node
+	node *yaml.Node
 }
 
 // entries returns the members of a mapping, or reports that n is none. A null is
 // an empty mapping.
-func (d *decoder) entries(n ast.Node, path, want string) ([]entry, bool) {
-	var iter *ast.MapNodeIter
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		iter = n.MapRange()
-	case *ast.MappingValueNode:
-		iter = n.MapRange()
-	case nil, *ast.NullNode:
+func (d *decoder) entries(n *yaml.Node, path, want string) ([]entry, bool) {
+	switch {
+	case isNull(n):
 		return nil, true
-	default:
+	case n.Kind != yaml.MappingNode:
 		d.wrongType(n, path, want)
 		return nil, false
 	}
 	var all []entry
 	seen := map[string]bool{}
-	for iter.Next() {
-		key := iter.Key()
-		var text string
-		switch k := key.(type) {
-		case *ast.StringNode:
-			text = k.Value
-		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
-			text = k.GetToken().Value
-		default:
+	for i := 0; i < len(n.Content); i += 2 {
+		key, text := n.Content[i], n.Content[i].Value
+		if key.Kind != yaml.ScalarNode || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 || key.Tag == "!!merge" {
 			d.doc.add(d.doc.place(key), path, "", mistake{problem: "has a key that is not a plain name", want: "a name"})
 			continue
 		}
@@ -147,16 +134,16 @@ func (d *decoder) entries(n ast.Node, path, want string) ([]entry, bool) {
 		}
 		seen[text] = true
 		d.doc.keys[p] = at
-		all = append(all, entry{text, p, iter.Value()})
+		all = append(all, entry{text, p, n.Content[i+1]})
 	}
 	return all, true
 }
 
 // object decodes a mapping into a struct.
-func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
+func (d *decoder) object(n *yaml.Node, v reflect.Value, path string) {
 	t := v.Type()
 	members := d.kinds.membersOf(t)
-	if s, ok := v.Interface().(shorthand); ok && !isMapping(n) {
+	if s, ok := v.Interface().(shorthand); ok && n.Kind != yaml.MappingNode {
 		for _, m := range members {
 			if m.name == s.shorthand() {
 				d.decode(n, v.FieldByIndex(m.index), path, m.tag)
@@ -222,13 +209,8 @@ func (d *decoder) setPosition(v reflect.Value, path string) {
 	}
 }
 
-func isMapping(n ast.Node) bool {
-	switch n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return true
-	}
-	return false
-}
+// isNull reports whether a value is null or empty.
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
 // applyDefault sets the default of a value that is not in the file.
 func (d *decoder) applyDefault(v reflect.Value, tag reflect.StructTag) {
@@ -296,7 +278,7 @@ func (d *decoder) exactlyOne(members []memberOf, given, meant map[string]bool, p
 }
 
 // named decodes a mapping into a list whose elements know their names.
-func (d *decoder) named(n ast.Node, v reflect.Value, path string) {
+func (d *decoder) named(n *yaml.Node, v reflect.Value, path string) {
 	entries, ok := d.entries(n, path, "a mapping by name")
 	if !ok {
 		return
@@ -312,7 +294,7 @@ func (d *decoder) named(n ast.Node, v reflect.Value, path string) {
 }
 
 // mapping decodes a mapping into a map.
-func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 	entries, ok := d.entries(n, path, "a mapping")
 	if !ok {
 		return
@@ -327,10 +309,9 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
 }
 
 // list decodes a sequence, or where the tag allows it a single value.
-func (d *decoder) list(n ast.Node, v reflect.Value, path string, tag reflect.StructTag) {
-	sequence, ok := n.(*ast.SequenceNode)
-	if !ok {
-		if strings.HasSuffix(tag.Get("yaml"), ",single") && !isMapping(n) {
+func (d *decoder) list(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
+	if n.Kind != yaml.SequenceNode {
+		if strings.HasSuffix(tag.Get("yaml"), ",single") && n.Kind != yaml.MappingNode {
 			list := reflect.MakeSlice(v.Type(), 1, 1)
 			d.decode(n, list.Index(0), path, "")
 			v.Set(list)
@@ -340,18 +321,18 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string, tag reflect.Str
 		return
 	}
 	d.recordPosition(path, n)
-	list := reflect.MakeSlice(v.Type(), len(sequence.Values), len(sequence.Values))
-	for i, value := range sequence.Values {
+	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, value := range n.Content {
 		d.decode(value, list.Index(i), element(path, i), "")
 	}
 	v.Set(list)
-	if len(sequence.Values) == 0 && tag.Get("required") == "true" {
+	if len(n.Content) == 0 && tag.Get("required") == "true" {
 		d.doc.faultKey(path, "is empty", "at least one")
 	}
 }
 
 // scalar decodes a text, a number or a truth value.
-func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.StructTag) {
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string, tag reflect.StructTag) {
 	want := describe(memberOf{typ: v.Type(), tag: tag})
 	secret := v.Type() == secretType
 	text, isText, ok := d.text(n, path, want, secret)
@@ -397,20 +378,13 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 
 // text returns the text of a scalar, references replaced, and whether the file has
 // as text. It notes the literal, and reports a value that is no scalar.
-func (d *decoder) text(n ast.Node, path, want string, secret bool) (text string, isText, ok bool) {
-	s := scalar{at: d.doc.place(n)}
-	switch n := n.(type) {
-	case *ast.StringNode:
-		s.raw, isText = n.Value, true
-	case *ast.LiteralNode:
-		s.raw, isText = n.Value.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		s.raw = n.GetToken().Value
-	default:
+func (d *decoder) text(n *yaml.Node, path, want string, secret bool) (text string, isText, ok bool) {
+	if n.Kind != yaml.ScalarNode || isNull(n) {
 		d.wrongType(n, path, want)
 		return "", false, false
 	}
-	s.text = s.raw
+	s := scalar{at: d.doc.place(n), raw: n.Value, text: n.Value}
+	isText = typeOf(n) == "is text"
 	var problems []mistake
 	if isText {
 		problems = d.expand(&s, secret)
@@ -437,13 +411,8 @@ func wholeReference(raw string) bool {
 	return strings.HasPrefix(raw, "${") && strings.Index(raw, "}") == len(raw)-1 && !strings.Contains(raw, ":-")
 }
 
-func quotedScalar(n ast.Node) bool {
-	s, ok := n.(*ast.StringNode)
-	if !ok || s.GetToken() == nil {
-		return false
-	}
-	origin := strings.TrimSpace(s.GetToken().Origin)
-	return strings.HasPrefix(origin, `"`) || strings.HasPrefix(origin, "'")
+func quotedScalar(n *yaml.Node) bool {
+	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
 }
 
 // set reads a text into a scalar.
@@ -511,24 +480,27 @@ func empty(v reflect.Value) bool {
 }
 
 // wrongType reports a value of another type than the one wanted.
-func (d *decoder) wrongType(n ast.Node, path, want string) {
-	got := "is not " + want
-	switch n := n.(type) {
-	case nil, *ast.NullNode:
-		got = "is empty"
-	case *ast.MappingNode, *ast.MappingValueNode:
-		got = "is a mapping"
-	case *ast.SequenceNode:
-		got = "is a list"
-	case *ast.BoolNode:
-		got = "is a truth value"
-	case *ast.IntegerNode, *ast.FloatNode:
-		got = "is a number"
-	case *ast.StringNode, *ast.LiteralNode:
-		got = "is text"
-	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		d.supported(n, path)
-		return
+func (d *decoder) wrongType(n *yaml.Node, path, want string) {
+	if d.supported(n, path) {
+		d.doc.faultAt(d.doc.place(n), path, typeOf(n), want)
 	}
-	d.doc.faultAt(d.doc.place(n), path, got, want)
+}
+
+// typeOf says what a value is.
+func typeOf(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "is a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "is a list"
+	}
+	switch n.Tag {
+	case "!!null":
+		return "is empty"
+	case "!!bool":
+		return "is a truth value"
+	case "!!int", "!!float":
+		return "is a number"
+	}
+	return "is text" // also a time, which is none here
 }

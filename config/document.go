@@ -8,21 +8,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v4"
+	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Bounds of a file, since the parser's work grows with the square of the
-// nesting: its bytes, and how deeply collections may be nested
-// on a line.
+// Bounds of a file: its bytes, and how deeply collections may be nested.
 const (
 	maxFile  = 1 << 20
 	maxDepth = 64
@@ -62,7 +56,7 @@ func newDocument(file string, faults *Faults) *document {
 }
 
 // read parses the file. It returns nil after a fault, and for an empty file.
-func (d *document) read() ast.Node {
+func (d *document) read() *yaml.Node {
 	if !d.load() {
 		return nil
 	}
@@ -93,16 +87,8 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// parse parses the text that was read.
-func (d *document) parse() (root ast.Node) {
-	// Any author of a file feeds the parser; none of its faults may
-	// end the process.
-	defer func() {
-		if recover() != nil {
-			root = nil
-			d.faults.add(Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"})
-		}
-	}()
+// parse parses the text that was read. It returns nil after a fault, and for an empty file.
+func (d *document) parse() *yaml.Node {
 	if len(d.data) > maxFile {
 		d.faults.add(Fault{File: d.file, Problem: "is too large", Want: fmt.Sprintf("at most %s", Size(maxFile))})
 		return nil
@@ -115,200 +101,47 @@ func (d *document) parse() (root ast.Node) {
 			return nil
 		}
 	}
-	tokens := lexer.Tokenize(text)
-	if deep := tooDeep(tokens); deep != nil {
-		d.faults.add(Fault{File: d.file, Line: deep.Line, Column: deep.Column,
-			Problem: "is nested too deeply", Want: fmt.Sprintf("at most %d collections inside one another", maxDepth)})
-		return nil
+	loader, err := yaml.NewLoader(strings.NewReader(text), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth))))
+	var first, second yaml.Node
+	if err == nil {
+		err = loader.Load(&first)
 	}
-	if many := tooMany(tokens); many != nil {
-		d.faults.add(Fault{File: d.file, Line: many.Line, Column: many.Column,
-			Problem: "has too many keys in one mapping", Want: fmt.Sprintf("at most %d", maxKeys)})
-		return nil
-	}
-	if at, m := d.misread(tokens); m != nil {
-		d.add(at, "", "", *m)
-		return nil
-	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		fault := Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"}
-		var syntax yaml.Error
-		if errors.As(err, &syntax) {
-			fault.Problem = "is not YAML: " + quoted.ReplaceAllString(syntax.GetMessage(), "…")
-			if p := position(syntax.GetToken()); p != nil {
-				fault.Line, fault.Column = p.Line, p.Column
-			}
-		}
-		d.faults.add(fault)
-		return nil
-	}
-	var bodies []ast.Node
-	for _, doc := range file.Docs {
-		if doc.Body != nil {
-			bodies = append(bodies, doc.Body)
-		}
-	}
-	switch len(bodies) {
-	case 0:
+	if errors.Is(err, io.EOF) {
 		d.faults.add(Fault{File: d.file, Problem: "is empty", Want: "a YAML mapping"})
 		return nil
-	case 1:
-		return bodies[0]
 	}
-	at := d.place(bodies[1])
-	d.faults.add(Fault{File: d.file, Line: at.Line, Column: at.Column,
-		Problem: "has more than one document", Want: "one document per file"})
-	return bodies[0]
-}
-
-// tooDeep returns the place where a file is nested too deeply: in brackets, or in
-// lists that begin on one line.
-func tooDeep(tokens token.Tokens) *token.Position {
-	brackets, entries, line := 0, 0, 0
-	for _, t := range tokens {
-		if t.Position.Line != line {
-			entries, line = 0, t.Position.Line
-		}
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			brackets++
-		case token.SequenceEndType, token.MappingEndType:
-			brackets--
-		case token.SequenceEntryType, token.MappingKeyType:
-			entries++
-		}
-		if brackets > maxDepth || entries > maxDepth {
-			return t.Position
-		}
+	if err == nil {
+		err = loader.Load(&second)
 	}
-	return nil
-}
-
-// maxKeys bounds the keys of one mapping, the time of whose parsing grows with
-// their square.
-const maxKeys = 5000
-
-// tooMany returns the place of the first key of a mapping that has too many. Those
-// within brackets are cheap.
-func tooMany(tokens token.Tokens) *token.Position {
-	type mapping struct{ column, keys int }
-	var open []mapping // from the outermost
-	brackets := 0
-	for i, t := range tokens {
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			brackets++
-		case token.SequenceEndType, token.MappingEndType:
-			brackets--
-		}
-		if brackets > 0 || i == 0 || t.Type != token.MappingValueType && t.Type != token.SequenceEntryType {
-			continue
-		}
-		at := t.Position
-		if t.Type == token.MappingValueType {
-			at = tokens[i-1].Position
-		}
-		for len(open) > 0 && open[len(open)-1].column > at.Column {
-			open = open[:len(open)-1]
-		}
-		if t.Type == token.SequenceEntryType {
-			continue
-		}
-		if len(open) == 0 || open[len(open)-1].column < at.Column {
-			open = append(open, mapping{column: at.Column})
-		}
-		if open[len(open)-1].keys++; open[len(open)-1].keys > maxKeys {
-			return at
-		}
-	}
-	return nil
-}
-
-// misread finds text that the parser silently takes for another one: it leaves out
-// tabs within text that has no quotes, and makes some character of an escape whose
-// digits are none.
-func (d *document) misread(tokens token.Tokens) (at Position, m *mistake) {
-	lines := make([][]rune, len(d.lines)) // as far as they were looked at: a file may be one line of many texts
-	for _, t := range tokens {
-		at = Position{d.file, t.Position.Line, t.Position.Column}
-		switch t.Type {
-		case token.DoubleQuoteType:
-			if at, ok := d.badEscape(lines, at); ok {
-				return at, &mistake{problem: "has an escape that is no character", want: `\x and 2 hexadecimal digits, \u and 4, or \U and 8; \\ is a backslash`}
-			}
-		case token.SingleQuoteType, token.CommentType, token.LiteralType, token.FoldedType:
-		default:
-			for line := range strings.Lines(t.Origin) {
-				if strings.Contains(strings.TrimSpace(line), "\t") && !strings.Contains(t.Value, "\t") {
-					return at, &mistake{problem: "has a tab in text without quotes", want: "spaces, or the text in single quotes"}
-				}
-			}
-		}
-	}
-	return at, nil
-}
-
-// badEscape returns the first escape of the text in double quotes that begins at a
-// place, whose number is not that of a character.
-func (d *document) badEscape(lines [][]rune, at Position) (Position, bool) {
-	open := false
-	for from := at.Column - 1; at.Line <= len(d.lines); at.Line, from = at.Line+1, 0 {
-		line := lines[at.Line-1]
-		if line == nil {
-			line = []rune(d.lines[at.Line-1])
-			lines[at.Line-1] = line
-		}
-		for i := from; i < len(line); i++ {
-			switch {
-			case line[i] == '"' && open:
-				return at, false
-			case line[i] == '"':
-				open = true
-				continue
-			case line[i] != '\\' || i+1 == len(line):
-				continue
-			}
-			i++
-			digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[line[i]]
-			text := string(line[i+1 : min(i+1+digits, len(line))])
-			if n, err := strconv.ParseUint(text, 16, 32); digits > 0 && (err != nil || len(text) < digits || n > utf8.MaxRune) {
-				at.Column = i
-				return at, true
-			}
-		}
-	}
-	return at, false
-}
-
-// quoted is text that a parser's message repeats from the file, which may be
-// part of a secret.
-var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
-
-func position(t *token.Token) *token.Position {
-	if t == nil {
+	if err == nil {
+		d.add(d.place(second.Content[0]), "", "", mistake{problem: "has more than one document", want: "one document per file"})
+	} else if !errors.Is(err, io.EOF) {
+		d.syntax(err)
 		return nil
 	}
-	return t.Position
+	return first.Content[0]
 }
 
-// place returns where a node starts.
-func (d *document) place(n ast.Node) Position {
-	at := Position{File: d.file, Line: 1, Column: 1}
-	if n == nil {
-		return at
+// syntax reports an error of the parser.
+func (d *document) syntax(err error) {
+	fault := Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"}
+	var at *yaml.LoadError
+	if errors.As(err, &at) {
+		fault.Line, fault.Column, fault.Problem = at.Mark.Line, at.Mark.Column, "is not YAML: "+at.Message
+		switch {
+		case at.Stage == yaml.ScannerStage && at.ContextMark.Line > 0: // where an unfinished text begins
+			fault.Line, fault.Column, fault.Problem = at.ContextMark.Line, at.ContextMark.Column, fault.Problem+" "+at.ContextMsg
+		case at.Stage == yaml.ComposerStage: // the message repeats the text, which may be part of a secret
+			fault.Problem, fault.Want = "uses "+aliases+" of YAML, which are not supported", "the value itself"
+		}
 	}
-	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
-		return d.place(m.Values[0].Key)
-	}
-	if m, ok := n.(*ast.MappingValueNode); ok {
-		return d.place(m.Key)
-	}
-	if p := position(n.GetToken()); p != nil {
-		at.Line, at.Column = p.Line, p.Column
-	}
-	return at
+	d.faults.add(fault)
 }
+
+const aliases = "anchors and aliases"
+
+// place returns where a node starts.
+func (d *document) place(n *yaml.Node) Position { return Position{d.file, n.Line, n.Column} }
 
 // at returns the position of a path's value, else of its key, else of the nearest path around it.
 func (d *document) at(path string) Position {

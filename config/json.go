@@ -5,30 +5,24 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
 // json returns a value as compact JSON, numbers by their literal.
-func (d *decoder) json(n ast.Node, path string) (JSON, bool) {
+func (d *decoder) json(n *yaml.Node, path string) (JSON, bool) {
 	d.recordPosition(path, n)
-	out, ok := d.appendJSON(nil, n, path)
-	return out, ok
+	return d.appendJSON(nil, n, path)
 }
 
-func (d *decoder) appendJSON(dst []byte, n ast.Node, path string) ([]byte, bool) {
-	if n == nil {
-		return append(dst, "null"...), true
-	}
-	if !d.supported(n, path) {
+func (d *decoder) appendJSON(dst []byte, n *yaml.Node, path string) ([]byte, bool) {
+	switch {
+	case !d.supported(n, path):
 		return nil, false
-	}
-	switch n := n.(type) {
-	case *ast.NullNode:
+	case isNull(n):
 		return append(dst, "null"...), true
-	case *ast.MappingNode, *ast.MappingValueNode:
+	case n.Kind == yaml.MappingNode:
 		entries, ok := d.entries(n, path, "a mapping")
 		dst = append(dst, '{')
 		for i, e := range entries {
@@ -41,10 +35,10 @@ func (d *decoder) appendJSON(dst []byte, n ast.Node, path string) ([]byte, bool)
 			ok = ok && good
 		}
 		return append(dst, '}'), ok
-	case *ast.SequenceNode:
+	case n.Kind == yaml.SequenceNode:
 		ok := true
 		dst = append(dst, '[')
-		for i, value := range n.Values {
+		for i, value := range n.Content {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
@@ -54,25 +48,14 @@ func (d *decoder) appendJSON(dst []byte, n ast.Node, path string) ([]byte, bool)
 		}
 		return append(dst, ']'), ok
 	}
-	s := scalar{at: d.doc.place(n)}
-	switch n := n.(type) {
-	case *ast.StringNode:
-		s.raw = n.Value
-		if n.GetToken().Type == token.StringType { // without quotes
-			switch {
-			case numberLike.MatchString(s.raw):
-				return d.appendLiteral(dst, path, s)
-			case switchWord.MatchString(s.raw):
-				d.doc.values[path] = s
-				d.doc.fault(path, "is true or false to some readers of YAML, and a text to others", "true or false, or the text in quotes")
-				return dst, false
-			}
-		}
-	case *ast.LiteralNode:
-		s.raw = n.Value.Value
-	default:
-		s.raw = n.GetToken().Value
+	s := scalar{at: d.doc.place(n), raw: n.Value}
+	switch {
+	case typeOf(n) != "is text", n.Style == 0 && numberLike.MatchString(s.raw):
 		return d.appendLiteral(dst, path, s)
+	case n.Style == 0 && switchWord.MatchString(s.raw): // without quotes
+		d.doc.values[path] = s
+		d.doc.fault(path, "is true or false to some readers of YAML, and a text to others", "true or false, or the text in quotes")
+		return dst, false
 	}
 	problems := d.expand(&s, false)
 	d.doc.values[path] = s

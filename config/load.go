@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/goccy/go-yaml/ast"
 	"github.com/seed-86dfc502/weir/projections"
+	"go.yaml.in/yaml/v4"
 )
 
 // Option changes how Load works.
@@ -92,7 +92,7 @@ func (l *loader) load(path string) {
 }
 
 // decode reads a document's root into the struct that into points at.
-func (l *loader) decode(doc *document, root ast.Node, into any) {
+func (l *loader) decode(doc *document, root *yaml.Node, into any) {
 	l.decoder(doc).decode(root, reflect.ValueOf(into).Elem(), "", "")
 }
 

@@ -3,7 +3,6 @@ package config_test
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,30 +72,6 @@ func TestDefaults(t *testing.T) {
 	require.True(t, services[1].Delivery.Sink.(*postgres.Config).Create)
 	require.Equal(t, "banana_id", services[1].Delivery.Sink.(*postgres.Config).Columns[0].Path)
 	require.Equal(t, config.Position{File: filepath.Join(dir, "acme.yaml"), Line: 7, Column: 7}, services[0].Delivery.Pos)
-}
-
-// The time of parsing a mapping grows with the square of its keys, so they are
-// counted before: a small file that is uploaded does not take a minute.
-func TestManyKeysAreRefusedBeforeTheyAreParsed(t *testing.T) {
-	mapping := func(n int, indent string) string {
-		var b strings.Builder
-		for i := range n {
-			b.WriteString(indent + "k" + strconv.Itoa(i) + ": 1\n")
-		}
-		return b.String()
-	}
-	fault := func(text string) string {
-		_, err := assemble.Load(write(t, map[string]string{"weir.yaml": text}), env)
-		require.Error(t, err)
-		return err.Error()
-	}
-	for _, text := range []string{mapping(50_000, ""), "a:\n" + mapping(5001, "  "), "- " + mapping(5001, "  ")[2:], mapping(5001, "") + "b:\n  c: 1\n"} {
-		require.Contains(t, fault(text), "has too many keys in one mapping; want at most 5000")
-	}
-	// Many in all are not many in one.
-	for _, text := range []string{mapping(5000, ""), "a:\n" + mapping(3000, "  ") + "b:\n" + mapping(3000, "  "), "a:\n" + strings.Repeat("- x: 1\n  y: 2\n", 6000), "a: {" + strings.ReplaceAll(mapping(6000, ""), "\n", ", ") + "}\n"} {
-		require.NotContains(t, fault(text), "too many keys")
-	}
 }
 
 // An explicit zero must not get the default.
@@ -176,15 +151,11 @@ projections:
 	}
 }
 
-// Text that the parser would silently change is refused.
+// A text is what the file has, or refused.
 func TestNothingIsMisread(t *testing.T) {
-	const escape, tab = "has an escape that is no character", "has a tab in text without quotes"
 	for text, want := range map[string]string{
-		`"\x41\u00e9\U0001F600\\x4 \ud83d\ude00\""`: "", `'\x4 x'`: "", `\x4 x`: "", "'a\tb'": "", "\ta \t# c\td": "", "|\n          a\tb": "",
-		`"\x4 x"`: "6:17: " + escape, `"é\u12g4"`: "6:18: " + escape, `"\U00110000"`: "6:17: " + escape,
-		`{a: "\x41", b: "\ud83d\ude00 \\", c: "\x4 x"}`: "6:54: " + escape,
-		"\"a\n          \\xzz\"":                        "7:11: " + escape, "\"a\\\n          \\x4 x\"": "7:11: " + escape,
-		"a\tb": "6:16: " + tab, "5\t6": "6:16: " + tab, "{a\tb: 1}": "6:17: " + tab, "\t\"\\x4 x\"": "6:18: " + escape, "a\n          b\tc": "6:16: " + tab,
+		`"\x41\u00e9\U0001F600\\x4\""`: `"Aé😀\\x4\""`, `'\x4 x'`: `"\\x4 x"`, "'a\tb'": `"a\tb"`, "a\tb": `"a\tb"`, "\ta \t# c\td": `"a"`,
+		"|\n          a\tb": `"a\tb\n"`, "a\n          b\tc": `"a b\tc"`, `"\x4 x"`: "", `"\U00110000"`: "", "\"a\\\n          \\x4 x\"": "",
 	} {
 		path := write(t, map[string]string{"weir.yaml": smallMain, "acme.yaml": `customer: acme
 projections:
@@ -195,12 +166,13 @@ projections:
       b: b
     deliver: {out: {file: {path: out.jsonl}}}
 `})
-		_, err := assemble.Load(path, env)
+		c, err := assemble.Load(path, env)
 		if want == "" {
-			require.NoError(t, err, text)
-		} else {
-			require.ErrorContains(t, err, "acme.yaml:"+want, text)
+			require.ErrorContains(t, err, "acme.yaml:6:16: is not YAML: ", text)
+			continue
 		}
+		require.NoError(t, err, text)
+		require.Equal(t, want, string(c.Projections[0].Fields[0].Const))
 	}
 }
 
@@ -301,7 +273,7 @@ func TestDeepNesting(t *testing.T) {
 		"a:\n  b: [" + strings.Repeat("[", 64) + strings.Repeat("]", 65),
 	} {
 		_, err := assemble.Load(write(t, map[string]string{"weir.yaml": text}), env)
-		require.ErrorContains(t, err, "is nested too deeply")
+		require.ErrorContains(t, err, "exceeded max depth of 64")
 	}
 	_, err := assemble.Load(write(t, map[string]string{"weir.yaml": strings.Repeat("#", 1<<20+1)}), env)
 	require.ErrorContains(t, err, "is too large")

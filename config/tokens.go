@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 )
 
 // TokensFile is the file that api.tokens names: who may use the API. It holds
@@ -69,7 +69,7 @@ func ParseTokens(text []byte) (*TokensFile, error) {
 	return decodeTokens(doc, doc.parse(), nil)
 }
 
-func decodeTokens(doc *document, root ast.Node, sources []string) (*TokensFile, error) {
+func decodeTokens(doc *document, root *yaml.Node, sources []string) (*TokensFile, error) {
 	var file TokensFile
 	if root != nil {
 		l := &loader{env: func(string) (string, bool) { return "", false }, noFiles: true}

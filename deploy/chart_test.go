@@ -3,7 +3,6 @@ package deploy
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +13,8 @@ import (
 	"testing"
 	"text/template"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 )
 
 // templates are empty, with those functions of Helm that the chart uses.
@@ -89,10 +88,8 @@ func templates(t *testing.T) (all *template.Template) {
 // scripts/package does it with Helm itself.
 func render(t *testing.T, change func(values map[string]any)) (map[string]map[string]any, error) {
 	t.Helper()
-	asJSON, err := yaml.YAMLToJSON([]byte(text(t, "deploy/helm/weir/values.yaml")))
-	require.NoError(t, err)
 	var values map[string]any
-	require.NoError(t, json.Unmarshal(asJSON, &values))
+	readYAML(t, "deploy/helm/weir/values.yaml", &values)
 	if change != nil {
 		change(values)
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
 )
 
 func text(t *testing.T, path string) string {
@@ -79,11 +79,8 @@ func TestChartValues(t *testing.T) {
 	require.NoError(t, compiler.AddResource("values", schema))
 	compiled, err := compiler.Compile("values")
 	require.NoError(t, err)
-	asJSON, err := yaml.YAMLToJSON([]byte(text(t, "deploy/helm/weir/values.yaml")))
-	require.NoError(t, err)
-	value := func() map[string]any {
-		var v map[string]any
-		require.NoError(t, json.Unmarshal(asJSON, &v))
+	value := func() (v map[string]any) {
+		readYAML(t, "deploy/helm/weir/values.yaml", &v)
 		return v
 	}
 	require.NoError(t, compiled.Validate(value()))

@@ -10,14 +10,20 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 )
 
 //go:embed openapi.yaml
 var document []byte
 
 // JSON returns the document. It is the same at every call.
-func JSON() ([]byte, error) { return yaml.YAMLToJSON(document) }
+func JSON() ([]byte, error) {
+	var v any
+	if err := yaml.Load(document, &v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
 
 // Pattern is where the document is served.
 const Pattern = "GET /v1/openapi.json"

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/gofrs/flock"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/durable"
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
 )
 
 func newTokenCommand(a *app) *cobra.Command {
@@ -77,7 +77,7 @@ func (o *tokenNewOptions) run() error {
 	var token string
 	o.e.ID, token = auth.NewToken()
 	o.e.Hash = auth.HashOf(token).String()
-	entry, err := yaml.MarshalWithOptions(map[string][]tokenEntry{"tokens": {o.e}}, yaml.IndentSequence(true))
+	entry, err := yaml.Dump(map[string][]tokenEntry{"tokens": {o.e}}, yaml.WithCompactSeqIndent(false))
 	if err != nil {
 		return err
 	}
