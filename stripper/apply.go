@@ -7,94 +7,40 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// Apply appends the JSON text of doc without the stripped members to dst and
-// reports that something was removed. If nothing matches it appends nothing and
-// changed is false: the document's own text is the result. It may be called from
-// any number of goroutines.
-func (r *Rules) Apply(dst []byte, doc canonicaltree.Node) (out []byte, changed bool) {
-	if r.Empty() || !hit(doc, r.root) {
-		return dst, false
-	}
-	return appendStripped(dst, doc, r.root), true
-}
-
-// Strip returns doc without the stripped members as a tree of its own, whose text is what Apply
-// returns, without that text being parsed, or nil if nothing matches. The error is a
-// *[canonicaltree.LimitError]: doc is nested deeper than the default limit. It may be called from
-// any number of goroutines.
+// Strip returns doc without the stripped members as a tree of its own, or nil if nothing matches:
+// the document itself is the result. The error is a *[canonicaltree.LimitError]: doc is nested
+// deeper than the default limit. It may be called from any number of goroutines.
 func (r *Rules) Strip(doc canonicaltree.Node) (*canonicaltree.Tree, error) {
 	if r.Empty() || !hit(doc, r.root) {
 		return nil, nil
 	}
 	b := canonicaltree.NewBuilder(len(doc.Raw()))
-	compose(b, doc, r.root, false)
+	compose(b, doc, r.root)
 	return b.Tree()
 }
 
-// Sum returns the digest of doc without the stripped members: stripped members are left out while
-// hashing, and nothing is written. It does not allocate once it is warm, except for patterns of
-// more than eight alternatives at one place. It may be called from any number of goroutines. The
-// error is that of Strip.
-func (r *Rules) Sum(doc canonicaltree.Node, numbers canonicaltree.Numbers) (canonicaltree.Digest, error) {
-	if r.Empty() {
-		return doc.Sum(numbers), nil
-	}
-	e := canonicaltree.NewEncoder(numbers)
-	defer e.Release()
-	compose(e, doc, r.root, true)
-	return e.Sum()
-}
-
-// composer receives the remaining members of a document.
-type composer interface {
-	BeginObject()
-	BeginArray()
-	Name(name []byte)
-	Value(n canonicaltree.Node)
-	End()
-}
-
-// compose hands n without the stripped members to c, members sorted or in
-// document order.
-func compose(c composer, n canonicaltree.Node, states []*state, sorted bool) {
-	switch {
-	case n.Len() == 0 || len(states) == 0:
-		c.Value(n)
-		return
-	case n.Kind() == canonicaltree.Array:
-		c.BeginArray()
-		for i, v := range n.Elements() {
-			var index [20]byte
-			below(c, v, states, strconv.AppendInt(index[:0], int64(i), 10), false, sorted)
-		}
-	case sorted:
-		c.BeginObject()
-		for v := range n.SortedChildren() {
-			member(c, v, states, sorted)
-		}
-	default:
-		c.BeginObject()
-		for v := range n.Children() {
-			member(c, v, states, sorted)
-		}
-	}
-	c.End()
-}
-
-func member(c composer, v canonicaltree.Node, states []*state, sorted bool) {
-	if name := v.Name(); !removes(states, name) {
-		c.Name(name)
-		below(c, v, states, name, true, sorted)
-	}
-}
-
-func below(c composer, v canonicaltree.Node, states []*state, name []byte, isMember, sorted bool) {
-	if v.Len() == 0 {
-		c.Value(v)
+// compose adds n without the stripped members to b.
+func compose(b *canonicaltree.Builder, n canonicaltree.Node, states []*state) {
+	if n.Len() == 0 || len(states) == 0 {
+		b.Value(n)
 		return
 	}
 	var buf [8]*state
-	compose(c, v, advance(buf[:0], states, name, isMember), sorted)
+	if n.Kind() == canonicaltree.Array {
+		b.BeginArray()
+		for i, v := range n.Elements() {
+			compose(b, v, advance(buf[:0], states, index(i), false))
+		}
+	} else {
+		b.BeginObject()
+		for v := range n.Children() {
+			if name := v.Name(); !removes(states, name) {
+				b.Name(name)
+				compose(b, v, advance(buf[:0], states, name, true))
+			}
+		}
+	}
+	b.End()
 }
 
 // index returns the step to an element.
@@ -222,44 +168,4 @@ func hitNamed(n canonicaltree.Node, states []*state) bool {
 		}
 	}
 	return false
-}
-
-func appendStripped(dst []byte, n canonicaltree.Node, states []*state) []byte {
-	if n.Len() == 0 || len(states) == 0 {
-		return append(dst, n.Raw()...)
-	}
-	var buf [8]*state
-	if n.Kind() == canonicaltree.Array {
-		dst = append(dst, '[')
-		for i, v := range n.Elements() {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			if v.Len() == 0 {
-				dst = append(dst, v.Raw()...)
-				continue
-			}
-			dst = appendStripped(dst, v, advance(buf[:0], states, index(i), false))
-		}
-		return append(dst, ']')
-	}
-	dst = append(dst, '{')
-	first := true
-	for v := range n.Children() {
-		name := v.Name()
-		if removes(states, name) {
-			continue
-		}
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(canonicaltree.AppendString(dst, string(name)), ':')
-		if v.Len() == 0 {
-			dst = append(dst, v.Raw()...)
-			continue
-		}
-		dst = appendStripped(dst, v, advance(buf[:0], states, name, true))
-	}
-	return append(dst, '}')
 }

@@ -79,7 +79,7 @@ func Compile(patterns []string) (*Rules, error) {
 // Empty reports whether there is nothing to strip.
 func (r *Rules) Empty() bool { return r == nil || len(r.root) == 0 }
 
-// Fingerprint writes everything that Apply depends on besides the document, in
+// Fingerprint writes everything that Strip depends on besides the document, in
 // a form that no other rules share. w is to be a hash.Hash: errors of
 // writing are ignored.
 func (r *Rules) Fingerprint(w io.Writer) {

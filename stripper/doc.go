@@ -24,8 +24,7 @@
 // all members of an object and leaves arrays as they are. An object that loses its last member
 // stays, empty. The root value itself is never removed.
 //
-// [Rules.Apply] writes the rest, [Rules.Strip] makes a tree of it, [Rules.Sum]
-// hashes it; none of them parses again.
+// [Rules.Strip] makes a tree of the rest, without parsing again.
 //
 // Values of [Rules] are immutable: any number of goroutines may use one.
 package stripper
