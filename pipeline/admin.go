@@ -23,20 +23,16 @@ const answersAtATime = 64
 
 // operators serves the operators' listener.
 type operators struct {
-	operatorsOptions
-	attempts *auth.Attempts // wrong tokens; nil before listen
-}
-
-// operatorsOptions are needed, but for page, and for control while the process starts.
-type operatorsOptions struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	reg     *prometheus.Registry
-	control *control.Server
+	control *control.Server // nil while the process starts
 	health  func() operate.Health
 	status  func() operate.Health // health with the work for operators
-	page    func() http.Handler
+	page    func() http.Handler   // nil without one
 	serve   listenFunc
+
+	attempts *auth.Attempts // wrong tokens; nil before listen
 }
 
 // listen is Pipeline.ServeAdmin.

@@ -17,12 +17,8 @@ import (
 	"github.com/seed-86dfc502/weir/sources"
 )
 
-// frontDoor serves the API: events and check services.
-type frontDoor struct{ frontOptions }
-
-// frontOptions configure a frontDoor. All are required except tracer and keys. Without keys there
-// is no API.
-type frontOptions struct {
+// frontDoor serves the API: events and check services. Without keys there is no API.
+type frontDoor struct {
 	cfg     *config.Config // as the process was started with
 	log     *slog.Logger
 	reg     *prometheus.Registry

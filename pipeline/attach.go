@@ -24,16 +24,16 @@ func stageOf(s *session.Session) stageOptions {
 // DecideUntilIdle decides the records of the inbox and returns when none is left. No other process may be running.
 func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 	stages := stageOf(s)
-	inbox := &inboxManager{inboxOptions: inboxOptions{
+	inbox := &inboxManager{
 		cfg: s.Config, log: s.Logger, store: s.Store, logs: s.Logs, active: stages.active, lost: stages.lost, sinks: func(*config.Config) *assemble.Sinks { return s.Sinks },
-	}}
+	}
 	inbox.inbox.Store(&s.Inbox)
 	reg := prometheus.NewRegistry()
 	stage := &workStage{stageOptions: stages, inbox: inbox, decides: decide.NewMetrics(reg), rereads: newGauges(reg, nil).rereads}
-	look := &idle{idleOptions: idleOptions{
+	look := &idle{
 		roles: Roles{Work: true}, store: s.Store, active: stages.active, inbox: inbox, work: stage,
 		blocked: stage.halted,
-	}}
+	}
 	running, err := stages.active.supervise(ctx, "work", true, stage.start)
 	if err != nil {
 		return err

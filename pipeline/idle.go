@@ -18,13 +18,6 @@ import (
 
 // idle finds the remaining work of a run, and whether it is done.
 type idle struct {
-	idleOptions
-	left atomic.Pointer[[]Wait] // see Pipeline.Waits
-	done atomic.Bool            // nothing is left to do
-}
-
-// idleOptions are needed: work with the role work, and so on.
-type idleOptions struct {
 	roles   Roles
 	store   assemble.Store
 	active  *activation
@@ -32,6 +25,9 @@ type idleOptions struct {
 	ingest  *ingestStage
 	work    *workStage
 	blocked func() (reason string, err error) // the error that blocks the process
+
+	left atomic.Pointer[[]Wait] // see Pipeline.Waits
+	done atomic.Bool            // nothing is left to do
 }
 
 // Wait is something that keeps a run from being idle.

@@ -24,7 +24,14 @@ import (
 // inboxManager knows the inbox: which generation the topic that is there now is, and
 // when a new one has to begin.
 type inboxManager struct {
-	inboxOptions
+	cfg    *config.Config // as the process was started with
+	log    *slog.Logger
+	store  assemble.Store
+	logs   assemble.Logs
+	active *activation
+	sinks  func(*config.Config) *assemble.Sinks
+	lost   *prometheus.CounterVec // by topic; times that undecided records were lost
+
 	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
 	// stored is the newest inbox of the store, as of the monitor's last look: a process
 	// that does not decide learns of a replaced inbox from it.
@@ -33,17 +40,6 @@ type inboxManager struct {
 	// the inbox's generations. It is not set before the inbox is open.
 	storeID atomic.Pointer[string]
 	journal *journal // nil where the file of the logs has a note
-}
-
-// inboxOptions are needed.
-type inboxOptions struct {
-	cfg    *config.Config // as the process was started with
-	log    *slog.Logger
-	store  assemble.Store
-	logs   assemble.Logs
-	active *activation
-	sinks  func(*config.Config) *assemble.Sinks
-	lost   *prometheus.CounterVec // by topic; times that undecided records were lost
 }
 
 // now returns the inbox that is open.

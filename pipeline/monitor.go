@@ -32,7 +32,20 @@ const (
 
 // monitor observes a running process: its gauges, its probes and its outages.
 type monitor struct {
-	monitorOptions
+	cfg     *config.Config // as the process was started with
+	roles   Roles
+	log     *slog.Logger
+	store   assemble.Store
+	logs    assemble.Logs
+	gate    gate.Gate
+	keys    *auth.Keyring // nil without API
+	active  *activation
+	inbox   *inboxManager
+	ingest  *ingestStage
+	work    *workStage
+	metrics stageMetrics
+	gauges  *gauges
+
 	started  atomic.Bool
 	checked  atomic.Bool // every server was asked at least once
 	outages  outages
@@ -42,23 +55,6 @@ type monitor struct {
 	unmet    atomic.Pointer[[]operate.Item] // required sources; nil before the first check
 	unmetAt  time.Time                      // of checkUnmet alone: of the next check
 	missing  map[string]bool                // used by checkTopics only; topics that were missing at the last check
-}
-
-// monitorOptions are needed, but for keys.
-type monitorOptions struct {
-	cfg     *config.Config // as the process was started with
-	roles   Roles
-	log     *slog.Logger
-	store   assemble.Store
-	logs    assemble.Logs
-	gate    gate.Gate
-	keys    *auth.Keyring
-	active  *activation
-	inbox   *inboxManager
-	ingest  *ingestStage
-	work    *workStage
-	metrics stageMetrics
-	gauges  *gauges
 }
 
 // ready is blocked, or that the process has not started and checked its servers yet.

@@ -173,7 +173,7 @@ func TestHungServersAreNamedWithinTenSeconds(t *testing.T) {
 	for _, hung := range [][]string{{"store"}, {"gate"}, {"kafka"}, {"gate", "kafka", "store"}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := &pinged{hangs: map[string]bool{}}
-			m := &monitor{monitorOptions: monitorOptions{cfg: &config.Config{}, store: pingedStore{pinged: w}, gate: pingedGate{pinged: w}, logs: pingedLogs{pinged: w}}, outages: outages{log: slog.New(slog.DiscardHandler)}}
+			m := &monitor{cfg: &config.Config{}, store: pingedStore{pinged: w}, gate: pingedGate{pinged: w}, logs: pingedLogs{pinged: w}, outages: outages{log: slog.New(slog.DiscardHandler)}}
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() { m.watch(ctx, m.checkStore, m.checkGate, m.checkTopics) })
@@ -270,7 +270,7 @@ func TestARequiredSourceThatMeetsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		s := &apartStore{}
-		m := &monitor{monitorOptions: monitorOptions{store: s, roles: Roles{Work: true}, log: slog.New(slog.NewTextHandler(&log, nil)), active: &activation{}}}
+		m := &monitor{store: s, roles: Roles{Work: true}, log: slog.New(slog.NewTextHandler(&log, nil)), active: &activation{}}
 		m.active.now.Store(&settings{cfg: &config.Config{Merge: config.Merge{Required: []string{"orders"}}}})
 		look := func(decided int64) {
 			m.checkUnmet(t.Context(), &operate.DeliveryProgress{Marks: map[int32]store.Mark{0: {Watermark: change.NewVersion(1, decided-1)}, 1: {Watermark: change.NewVersion(1, 1)}}})

@@ -117,7 +117,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	p.logMemory()
 	gauges := newGauges(opt.Registry, servicelabel.New(servicelabel.Most))
 	serve := (&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: gauges}).serve
-	p.starting.listen = (&operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: opt.Registry, health: p.starting.health, status: p.starting.health, serve: serve}}).listen
+	p.starting.listen = (&operators{cfg: p.cfg, log: p.log, reg: opt.Registry, health: p.starting.health, status: p.starting.health, serve: serve}).listen
 	if err := p.starting.do(ctx, func(ctx context.Context) error { return p.connect(ctx, gauges) }); err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (p *Pipeline) closeLogs() error {
 // assemble makes the components over the opened connections. Nothing runs yet.
 func (p *Pipeline) assemble(g *gauges) {
 	reg, roles, m := p.opt.Registry, p.opt.Roles, newStageMetrics(p.opt.Registry, g.labels)
-	p.inbox = &inboxManager{inboxOptions: inboxOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, sinks: p.sinks, lost: g.resets}}
+	p.inbox = &inboxManager{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, sinks: p.sinks, lost: g.resets}
 	if topic := p.cfg.Kafka.Journal(); topic != "" {
 		p.inbox.journal = &journal{logs: p.logs, topic: topic}
 	}
@@ -223,29 +223,29 @@ func (p *Pipeline) assemble(g *gauges) {
 		p.work.noise = fieldcount.NewCollector()
 	}
 	p.noise = &noiseWriter{store: p.store, log: p.log, active: p.active, noise: p.work.noise, limit: p.end.work.ctx}
-	p.monitor = &monitor{monitorOptions: monitorOptions{
+	p.monitor = &monitor{
 		cfg: p.cfg, roles: roles, log: p.log, store: p.store, logs: p.logs, gate: p.gate, keys: p.keys, active: p.active,
-		inbox: p.inbox, ingest: p.ingest, work: p.work, metrics: m, gauges: g,
-	}, outages: outages{log: p.log}}
-	p.idle = &idle{idleOptions: idleOptions{
+		inbox: p.inbox, ingest: p.ingest, work: p.work, metrics: m, gauges: g, outages: outages{log: p.log},
+	}
+	p.idle = &idle{
 		roles: roles, store: p.store, active: p.active, inbox: p.inbox,
 		ingest: p.ingest, work: p.work, blocked: p.monitor.blocked,
-	}}
+	}
 	p.retention = &retainer{store: p.store, cfg: p.cfg, log: p.log, dropped: g.ledgerDropped, active: p.active, append: p.logs}
 	serve := (&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: g}).serve
-	front := &frontDoor{frontOptions: frontOptions{
+	front := &frontDoor{
 		cfg: p.cfg, log: p.log, reg: reg, store: p.store, active: p.active, keys: p.keys, tracer: p.tracer, metrics: m, sources: p.ingest.sources, takes: p.monitor.takes, serve: serve, ending: p.end.ingest.ctx,
-	}}
+	}
 	p.ingest.serveAPI = front.listen
 	p.control = control.New(control.Options{Config: p.cfg, Probe: p.Probe, Link: p.opt.Link, Reload: p.Reload})
-	p.operators = &operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.healthNow, status: p.monitor.status, serve: serve}}
+	p.operators = &operators{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.healthNow, status: p.monitor.status, serve: serve}
 	if p.opt.Page != nil {
 		p.operators.page = func() http.Handler { return p.opt.Page(p) }
 	}
-	p.reloads = &reloader{reloaderOptions: reloaderOptions{
+	p.reloads = &reloader{
 		cfg: p.cfg, roles: roles, log: p.log, store: p.store, logs: p.logs, active: p.active, control: p.control, load: p.opt.Load,
 		servesAPI: p.keys != nil, started: &p.monitor.started, noted: g.noteReload, reloaded: p.monitor.showZeros,
-	}}
+	}
 }
 
 // sinks makes sinks of this process, for a configuration that it works under.

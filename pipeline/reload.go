@@ -58,12 +58,6 @@ const reloadTimeout = time.Minute
 
 // reloader brings another configuration into force while the process runs.
 type reloader struct {
-	reloaderOptions
-	turn sync.Mutex
-}
-
-// reloaderOptions are needed, but for load.
-type reloaderOptions struct {
 	cfg       *config.Config
 	roles     Roles
 	log       *slog.Logger
@@ -71,11 +65,13 @@ type reloaderOptions struct {
 	logs      assemble.Logs
 	active    *activation
 	control   *control.Server
-	load      func() (*config.Config, error)
+	load      func() (*config.Config, error) // nil: no configuration can be loaded
 	servesAPI bool
 	started   *atomic.Bool
 	noted     func(error) // called with the outcome of each reload
 	reloaded  func()      // called when another configuration is in force
+
+	turn sync.Mutex
 }
 
 // run is Pipeline.Reload.

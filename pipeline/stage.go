@@ -42,16 +42,6 @@ type component struct {
 	failed <-chan error
 }
 
-// onStop returns the component with a function that is called when it has stopped.
-func (c component) onStop(f func()) component {
-	stop := c.stop
-	c.stop = func() error {
-		defer f()
-		return stop()
-	}
-	return c
-}
-
 // closeTimeout is how long the messages in flight of one stage have when it stops.
 func closeTimeout(c *config.Config) time.Duration {
 	return max(time.Second, c.Shutdown.Timeout.D()/6)

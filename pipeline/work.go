@@ -105,7 +105,13 @@ func (st *workStage) start(ctx context.Context, o startOptions) (component, erro
 		now.delivers()
 		return nil
 	}
-	return c.onStop(func() { st.decider.Store(nil); st.stage.Store(nil) }), nil
+	stop := c.stop
+	c.stop = func() error {
+		defer st.stage.Store(nil)
+		defer st.decider.Store(nil)
+		return stop()
+	}
+	return c, nil
 }
 
 // changesTopic names the changes log as a router does. It is a table of the store.
