@@ -211,7 +211,7 @@ func (s *Extractor) refused(f *transport.Frame, i int, entity, code string) *cha
 		entity = s.Entity.header(ev)
 	}
 	if entity == "" {
-		entity, _, _ = s.entityInKey(ev, "") // without it nothing can be noted
+		entity, _, _ = (&opening{Extractor: s, ev: ev}).entityInKey("") // without it nothing can be noted
 	}
 	e := &change.Event{Origin: change.Origin{Source: s.Source}, Op: change.Refused, Refusal: code, Entity: entity}
 	if f.TopicID != "" {
@@ -276,7 +276,8 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 			*sum = root.Sum(canonicaltree.Literal)
 		}
 	}
-	c, err := s.open(ev, root)
+	c := opening{Extractor: s, ev: ev, root: root}
+	err := c.open()
 	defer c.release()
 	known := extracted{record: change.Record{Entity: c.entity}} // of a refusal
 	if err != nil {
