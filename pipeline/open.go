@@ -62,21 +62,11 @@ type Options struct {
 
 // Pipeline is one process of Weir. Made by Open, run once, closed by Run.
 type Pipeline struct {
+	connections
 	opt      Options
-	cfg      *config.Config // as the process was started with
-	log      *slog.Logger
 	active   *activation
-	end      *shutdown
-	closers  []func() error // in the order of opening
 	starting *awaiting
-
-	// Opened.
-	store   assemble.Store
-	logs    assemble.Logs // inbox
-	targets sinks.Targets // the clients that sinks share
-	keys    *auth.Keyring // of the API; nil without
-	gate    gate.Gate
-	tracer  *tracing.Tracer // nil unless the configuration wants traces
+	targets  sinks.Targets // the clients that sinks share
 
 	// Components, made by assemble.
 	control   *control.Server
@@ -91,10 +81,24 @@ type Pipeline struct {
 	reloads   *reloader
 }
 
+// connections are what a process has open.
+type connections struct {
+	cfg     *config.Config // as the process was started with
+	log     *slog.Logger
+	end     *shutdown
+	closers []func() error // in the order of opening
+
+	store  assemble.Store
+	logs   assemble.Logs // inbox
+	keys   *auth.Keyring // of the API; nil without
+	gate   gate.Gate
+	tracer *tracing.Tracer // nil unless the configuration wants traces
+}
+
 // newPipeline returns a process without connections and components.
 func newPipeline(opt Options) *Pipeline {
 	p := &Pipeline{
-		opt: opt, cfg: opt.Config, log: opt.Logger, end: newShutdown(opt.Config.Shutdown.Timeout.D()),
+		opt: opt, connections: connections{cfg: opt.Config, log: opt.Logger, end: newShutdown(opt.Config.Shutdown.Timeout.D())},
 		active: &activation{log: opt.Logger}, starting: &awaiting{outages: outages{log: opt.Logger}},
 	}
 	p.active.now.Store(newSettings(opt.Config, nil, opt.Config.Identity()))
@@ -118,7 +122,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	gauges := newGauges(opt.Registry, servicelabel.New(servicelabel.Most))
 	serve := (&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: gauges}).serve
 	p.starting.listen = (&operators{cfg: p.cfg, log: p.log, reg: opt.Registry, health: p.starting.health, status: p.starting.health, serve: serve}).listen
-	if err := p.starting.do(ctx, func(ctx context.Context) error { return p.connect(ctx, gauges) }); err != nil {
+	if err := p.starting.do(ctx, func(ctx context.Context) error { return p.connect(ctx, opt, gauges) }); err != nil {
 		return nil, err
 	}
 	p.assemble(gauges)
@@ -153,55 +157,55 @@ func (p *Pipeline) logMemory() {
 
 // connect opens the servers and files of the configuration, which the closers close. On an
 // error nothing stays open.
-func (p *Pipeline) connect(ctx context.Context, g *gauges) (err error) {
+func (c *connections) connect(ctx context.Context, opt Options, g *gauges) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, p.Close())
+			err = errors.Join(err, c.Close())
 		}
 	}()
-	if p.store, err = assemble.OpenStore(ctx, p.cfg, p.log); err != nil {
+	if c.store, err = assemble.OpenStore(ctx, c.cfg, c.log); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	p.closers = append(p.closers, p.store.Close)
-	if p.logs, err = assemble.OpenLogs(p.cfg, p.store, p.log); err != nil {
+	c.closers = append(c.closers, c.store.Close)
+	if c.logs, err = assemble.OpenLogs(c.cfg, c.store, c.log); err != nil {
 		return fmt.Errorf("logs: %w", err)
 	}
-	p.closers = append(p.closers, p.closeLogs) // its callers have ended
-	if p.cfg.Kafka.Embedded() {
+	c.closers = append(c.closers, c.closeLogs) // its callers have ended
+	if c.cfg.Kafka.Embedded() {
 		// The file is this process's now: the address of an earlier one is stale.
-		if err := control.RemoveStale(p.cfg); err != nil {
+		if err := control.RemoveStale(c.cfg); err != nil {
 			return fmt.Errorf("logs: %w", err)
 		}
 	}
-	if p.opt.Roles.Ingest && p.cfg.NeedsAPI() {
-		if p.keys, err = openKeys(p.cfg, g.rereadLogger(p.log, "tokens", p.cfg.API.Tokens)); err != nil {
+	if opt.Roles.Ingest && c.cfg.NeedsAPI() {
+		if c.keys, err = openKeys(c.cfg, g.rereadLogger(c.log, "tokens", c.cfg.API.Tokens)); err != nil {
 			return err
 		}
 	}
-	if err := p.store.Migrate(ctx); err != nil {
+	if err := c.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if p.gate, err = assemble.Gate(p.cfg); err != nil {
+	if c.gate, err = assemble.Gate(c.cfg); err != nil {
 		return fmt.Errorf("gate: %w", err)
 	}
-	p.closers = append(p.closers, p.gate.Close)
-	if p.cfg.Tracing == nil {
+	c.closers = append(c.closers, c.gate.Close)
+	if c.cfg.Tracing == nil {
 		return nil
 	}
-	if p.tracer, err = openTracing(p.cfg.Tracing, p.opt.Registry, p.log); err == nil {
-		p.closers = append(p.closers, p.flushTraces)
+	if c.tracer, err = openTracing(c.cfg.Tracing, opt.Registry, c.log); err == nil {
+		c.closers = append(c.closers, c.flushTraces)
 	}
 	return err
 }
 
 // closeLogs closes the logs within the limits of the shutdown.
-func (p *Pipeline) closeLogs() error {
-	ctx, cancel := context.WithTimeout(p.end.closing(), closeTimeout(p.cfg))
+func (c *connections) closeLogs() error {
+	ctx, cancel := context.WithTimeout(c.end.closing(), closeTimeout(c.cfg))
 	defer cancel()
-	if err := p.logs.Close(ctx); err != nil {
+	if err := c.logs.Close(ctx); err != nil {
 		// Records that Kafka did not acknowledge were not acknowledged to their origin
 		// either, and are redelivered.
-		p.log.Warn("Kafka did not answer during the shutdown: some records are redelivered", "event", "shutdown.logs", "error", err)
+		c.log.Warn("Kafka did not answer during the shutdown: some records are redelivered", "event", "shutdown.logs", "error", err)
 	}
 	return nil
 }
@@ -307,11 +311,11 @@ func checkRenames(ctx context.Context, s assemble.Store, c *config.Config) error
 }
 
 // Close closes a pipeline that was not run, the part opened last first. Run closes its pipeline.
-func (p *Pipeline) Close() error {
+func (c *connections) Close() error {
 	var errs []error
-	for i := len(p.closers) - 1; i >= 0; i-- {
-		errs = append(errs, p.closers[i]())
+	for i := len(c.closers) - 1; i >= 0; i-- {
+		errs = append(errs, c.closers[i]())
 	}
-	p.closers = nil
+	c.closers = nil
 	return errors.Join(errs...)
 }

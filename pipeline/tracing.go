@@ -33,11 +33,11 @@ func openTracing(c *config.Tracing, reg prometheus.Registerer, log *slog.Logger)
 const flushTimeout = 2 * time.Second
 
 // flushTraces sends the last spans.
-func (p *Pipeline) flushTraces() error {
-	ctx, cancel := context.WithTimeout(p.end.closing(), flushTimeout)
+func (c *connections) flushTraces() error {
+	ctx, cancel := context.WithTimeout(c.end.closing(), flushTimeout)
 	defer cancel()
-	if err := p.tracer.Shutdown(ctx); err != nil {
-		p.log.Warn("the last spans were not sent", "event", "traces.lost", "error", err)
+	if err := c.tracer.Shutdown(ctx); err != nil {
+		c.log.Warn("the last spans were not sent", "event", "traces.lost", "error", err)
 	}
 	return nil
 }
