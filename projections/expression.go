@@ -211,7 +211,7 @@ var functions = sync.OnceValue(func() []expr.Option {
 		expr.Function("$get", func(a ...any) (any, error) { return get(a[0], a[1]), nil }, new(func(any, any) any)),
 		expr.Function("$group", func(a ...any) (any, error) { return group(a[0]) }, new(func(any) any)),
 		expr.Function("$sortBy", func(a ...any) (any, error) {
-			list, _ := elementsIn(a[0]) // the loop over it checked
+			list, _ := a[0].([]any) // the loop over it checked
 			return sortedBy("sortBy", list, a[1].([]any), a[2:])
 		}),
 		expr.Function("$bool", func(a ...any) (any, error) { return truth(a[0]) }, new(func(any) bool)),

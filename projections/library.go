@@ -147,25 +147,10 @@ func values(texts []string) []any {
 	return list
 }
 
-// elementsIn returns the elements of an array.
-func elementsIn(v any) ([]any, bool) {
-	switch v := v.(type) {
-	case []any:
-		return v, true
-	case []int: // of a range
-		list := make([]any, len(v))
-		for i, n := range v {
-			list[i] = n
-		}
-		return list, true
-	}
-	return nil, false
-}
-
 // listed makes a function of a function of a list of its own.
 func listed(name string, do func([]any) []any) func(...any) (any, error) {
 	return func(args ...any) (any, error) {
-		list, ok := elementsIn(args[0])
+		list, ok := args[0].([]any)
 		if !ok {
 			return nil, cannot(name, args, "an array")
 		}
@@ -209,7 +194,7 @@ func asText(args ...any) (any, error) {
 }
 
 func join(args ...any) (any, error) {
-	list, isList := elementsIn(args[0])
+	list, isList := args[0].([]any)
 	texts, ok := stringsIn(list)
 	glue := ""
 	if len(args) > 1 {
@@ -226,7 +211,7 @@ func join(args ...any) (any, error) {
 // numbersIn appends the numbers of lists in lists.
 func numbersIn(dst []any, args []any, depth int) ([]any, bool) {
 	for _, a := range args {
-		if list, ok := elementsIn(a); ok && depth < maxResult {
+		if list, ok := a.([]any); ok && depth < maxResult {
 			if dst, ok = numbersIn(dst, list, depth+1); !ok {
 				return nil, false
 			}
@@ -302,7 +287,7 @@ func median(args ...any) (any, error) {
 // end makes a function of the element at one end of a list.
 func end(name string, index int) func(...any) (any, error) {
 	return func(args ...any) (any, error) {
-		if _, ok := elementsIn(args[0]); !ok {
+		if _, ok := args[0].([]any); !ok {
 			return nil, cannot(name, args, "an array; of a text write doc.x[:1] or doc.x[-1:]")
 		}
 		return get(args[0], index), nil
@@ -310,7 +295,7 @@ func end(name string, index int) func(...any) (any, error) {
 }
 
 func take(args ...any) (any, error) {
-	list, ok := elementsIn(args[0])
+	list, ok := args[0].([]any)
 	n, isInt := args[1].(int)
 	if !ok || !isInt || n < 0 {
 		return nil, cannot("take", args, "an array and a whole number; of a text write doc.x[:3]")
@@ -332,7 +317,7 @@ func distinct(list []any) []any {
 func concat(args ...any) (any, error) {
 	all := []any{}
 	for _, a := range args {
-		list, ok := elementsIn(a)
+		list, ok := a.([]any)
 		if !ok {
 			return nil, cannot("concat", args, "arrays; write doc.x ?? [] where one may be absent")
 		}
@@ -344,7 +329,7 @@ func concat(args ...any) (any, error) {
 }
 
 func flatten(args ...any) (any, error) {
-	list, ok := elementsIn(args[0])
+	list, ok := args[0].([]any)
 	if !ok {
 		return nil, cannot("flatten", args, "an array")
 	}
@@ -356,7 +341,7 @@ func flattened(dst, list []any, depth int) (_ []any, err error) {
 		return nil, errDeep
 	}
 	for _, v := range list {
-		if inner, ok := elementsIn(v); ok {
+		if inner, ok := v.([]any); ok {
 			if dst, err = flattened(dst, inner, depth+1); err != nil {
 				return nil, err
 			}
@@ -368,7 +353,7 @@ func flattened(dst, list []any, depth int) (_ []any, err error) {
 }
 
 func sorted(args ...any) (any, error) {
-	list, ok := elementsIn(args[0])
+	list, ok := args[0].([]any)
 	if !ok {
 		return nil, cannot("sort", args[:1], "an array")
 	}
@@ -432,9 +417,6 @@ func cut(v, from, to any) (any, error) {
 	case nil:
 		return nil, nil
 	case []any:
-		a, b = bounds(len(v), a, b)
-		return v[a:b:b], nil
-	case []int:
 		a, b = bounds(len(v), a, b)
 		return v[a:b:b], nil
 	}

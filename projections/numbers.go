@@ -466,7 +466,7 @@ func decimal(x any) (any, error) {
 
 // sum adds up a list.
 func sum(list any) (total any, err error) {
-	elements, ok := elementsIn(list)
+	elements, ok := list.([]any)
 	if !ok {
 		return nil, cannot("sum", []any{list}, "an array")
 	}

@@ -3,7 +3,8 @@ package projections
 import (
 	"cmp"
 	"fmt"
-	"reflect"
+	"maps"
+	"slices"
 )
 
 // predicates are the functions of the library that loop over an array. Null is
@@ -14,6 +15,9 @@ var predicates = map[string]bool{
 	"findLastIndex": true, "count": true, "sum": true, "groupBy": true,
 	"sortBy": true, "reduce": true,
 }
+
+// groups is a result of groupBy: elements by their group.
+type groups = map[any][]any
 
 func offered(name string) bool {
 	_, scalar := scalars[name]
@@ -39,14 +43,14 @@ func typeOf(v any) string {
 	if _, ok := toNumber(v); ok {
 		return "number"
 	}
-	switch reflect.TypeOf(v).Kind() {
-	case reflect.Bool:
+	switch v.(type) {
+	case bool:
 		return "boolean"
-	case reflect.String:
+	case string:
 		return "string"
-	case reflect.Slice, reflect.Array:
+	case []any:
 		return "array"
-	case reflect.Map:
+	case map[string]any, groups:
 		return "object"
 	}
 	return "value"
@@ -63,38 +67,33 @@ func get(base, key any) any {
 			return base[name]
 		}
 		return nil
-	}
-	v := reflect.ValueOf(base)
-	if v.Kind() == reflect.Map && key != nil { // of groupBy
-		if k := reflect.ValueOf(key); k.Comparable() && k.Type().AssignableTo(v.Type().Key()) {
-			if m := v.MapIndex(k); m.IsValid() {
-				return m.Interface()
-			}
+	case groups:
+		if _, err := group(key); err == nil && key != nil && base[key] != nil {
+			return base[key]
+		}
+		return nil
+	case []any:
+		i, ok := key.(int)
+		if i < 0 {
+			i += len(base)
+		}
+		if ok && i >= 0 && i < len(base) {
+			return base[i]
 		}
 		return nil
 	}
-	i, ok := key.(int)
-	if !ok || v.Kind() != reflect.Slice {
-		return nil
-	}
-	if i < 0 {
-		i += v.Len()
-	}
-	if i < 0 || i >= v.Len() {
-		return nil
-	}
-	return v.Index(i).Interface()
+	return nil
 }
 
 // list returns an array to loop over: null is empty.
 func list(v any) (any, error) {
-	if v == nil {
+	switch v.(type) {
+	case nil:
 		return []any{}, nil
+	case []any:
+		return v, nil
 	}
-	if reflect.TypeOf(v).Kind() != reflect.Slice {
-		return nil, fmt.Errorf("cannot loop over %s, it needs an array", typeOf(v))
-	}
-	return v, nil
+	return nil, fmt.Errorf("cannot loop over %s, it needs an array", typeOf(v))
 }
 
 // truth makes a condition of a value: null is false.
@@ -156,16 +155,7 @@ func in(v, container any) (any, error) {
 		_, has := c[name]
 		return has, nil
 	}
-	c := reflect.ValueOf(container)
-	if c.Kind() != reflect.Slice {
-		return nil, fmt.Errorf("cannot look for %s in %s, it needs an array or an object", typeOf(v), typeOf(container))
-	}
-	for i := range c.Len() {
-		if equal(c.Index(i).Interface(), v) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return nil, fmt.Errorf("cannot look for %s in %s, it needs an array or an object", typeOf(v), typeOf(container))
 }
 
 // equal compares by structure: numbers by value, strings, booleans and null by their value,
@@ -189,27 +179,15 @@ func equal(a, b any) bool {
 	case bool:
 		y, ok := b.(bool)
 		return ok && x == y
+	case []any:
+		y, ok := b.([]any)
+		return ok && slices.EqualFunc(x, y, equal)
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(x, y, equal)
+	case groups:
+		y, ok := b.(groups)
+		return ok && maps.EqualFunc(x, y, func(a, b []any) bool { return equal(a, b) })
 	}
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	if x.Kind() != y.Kind() || x.Kind() != reflect.Slice && x.Kind() != reflect.Map || x.Len() != y.Len() {
-		return false
-	}
-	if x.Kind() == reflect.Slice {
-		for i := range x.Len() {
-			if !equal(x.Index(i).Interface(), y.Index(i).Interface()) {
-				return false
-			}
-		}
-		return true
-	}
-	if x.Type().Key() != y.Type().Key() {
-		return false
-	}
-	for _, k := range x.MapKeys() {
-		v := y.MapIndex(k)
-		if !v.IsValid() || !equal(x.MapIndex(k).Interface(), v.Interface()) {
-			return false
-		}
-	}
-	return true
+	return false
 }

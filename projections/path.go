@@ -3,6 +3,7 @@ package projections
 import (
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -62,15 +63,6 @@ func (s *step) from(v canonicaltree.Node) canonicaltree.Node {
 var modifiers = []string{
 	"dig", "flatten", "fromstr", "group", "join", "keys", "pretty", "reverse",
 	"this", "tostr", "ugly", "valid", "values",
-}
-
-func isModifier(name string) bool {
-	for _, m := range modifiers {
-		if m == name {
-			return true
-		}
-	}
-	return false
 }
 
 // pathFault is an error of a path, at a byte of it.
@@ -366,7 +358,7 @@ func checkModifier(text string, at int) (int, *pathFault) {
 	for end < len(text) && text[end] != ':' && text[end] != '.' && text[end] != '|' {
 		end++
 	}
-	if name := text[at+1 : end]; !isModifier(name) {
+	if name := text[at+1 : end]; !slices.Contains(modifiers, name) {
 		return 0, &pathFault{at, "has an unknown modifier @" + name,
 			"use one of @" + strings.Join(modifiers, ", @") + `; write \@` + name + " for a member of that name"}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"reflect"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -72,18 +71,13 @@ func (b *budget) read(v any) error {
 			}
 		}
 		return err
-	}
-	switch of := reflect.ValueOf(v); of.Kind() {
-	case reflect.Slice: // of a range
+	case groups:
 		err := b.spend(1)
-		for i := 0; i < of.Len() && err == nil; i++ {
-			err = b.read(of.Index(i).Interface())
-		}
-		return err
-	case reflect.Map: // of groupBy
-		err := b.spend(1)
-		for members := of.MapRange(); err == nil && members.Next(); {
-			err = b.read(members.Value().Interface())
+		for _, of := range v {
+			if err != nil {
+				break
+			}
+			err = b.read(of)
 		}
 		return err
 	}
@@ -104,11 +98,12 @@ func lengthOf(v any) int {
 		return 0
 	case []any:
 		return len(v)
+	case map[string]any:
+		return len(v)
+	case groups:
+		return len(v)
 	case string:
 		return len(v)
-	}
-	if of := reflect.ValueOf(v); of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
-		return of.Len()
 	}
 	return 0
 }
@@ -257,24 +252,4 @@ func fixed(node ast.Node) bool {
 		return true
 	}
 	return false
-}
-
-// weigher adds up the steps of a body's operations, except inner loops, which charge on their
-// own.
-type weigher struct {
-	of    map[ast.Node]int // of the predicates that were weighed, without those in them
-	steps int
-}
-
-// Visit implements ast.Visitor.
-func (w *weigher) Visit(node *ast.Node) {
-	w.steps++
-	switch n := (*node).(type) {
-	case *ast.StringNode:
-		w.steps += len(n.Value) / bytesRead
-	case *ast.ConstantNode:
-		w.steps += lengthOf(n.Value) / elementsRead
-	case *ast.PredicateNode:
-		w.steps -= w.of[n]
-	}
 }

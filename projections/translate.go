@@ -208,44 +208,28 @@ func (v *validator) refuse(node ast.Node, name string) {
 // loops refuses predicates that are nested too deep: each level multiplies the
 // work by the length of an array.
 func (v *validator) loops(root ast.Node) {
-	depth := &loopDepth{of: make(map[ast.Node]int)}
-	ast.Walk(&root, depth)
-	if depth.tooDeep != nil {
-		v.fault(depth.tooDeep, fmt.Sprintf("has more than %d predicates inside one another", maxLoops), "let the document carry what is searched for so deep")
+	depth := make(map[ast.Node]int) // of predicates; the walk visits children first
+	var tooDeep ast.Node
+	ast.Walk(&root, visitor(func(n ast.Node) {
+		p, ok := n.(*ast.PredicateNode)
+		if !ok {
+			return
+		}
+		ast.Walk(&p.Node, visitor(func(inner ast.Node) { depth[p] = max(depth[p], 1+depth[inner]) }))
+		if depth[p] > maxLoops && tooDeep == nil {
+			tooDeep = p
+		}
+	}))
+	if tooDeep != nil {
+		v.fault(tooDeep, fmt.Sprintf("has more than %d predicates inside one another", maxLoops), "let the document carry what is searched for so deep")
 	}
 }
 
-// loopDepth finds the depth of predicates from the inside out: the walk visits
-// the children of a node before the node.
-type loopDepth struct {
-	of      map[ast.Node]int
-	tooDeep ast.Node
-}
+// visitor is an ast.Visitor of a function.
+type visitor func(ast.Node)
 
-func (d *loopDepth) Visit(node *ast.Node) {
-	p, ok := (*node).(*ast.PredicateNode)
-	if !ok {
-		return
-	}
-	inside := &held{in: make(map[ast.Node]bool)}
-	ast.Walk(&p.Node, inside)
-	depth := 1
-	for n := range inside.in {
-		depth = max(depth, 1+d.of[n])
-	}
-	d.of[p] = depth
-	if depth > maxLoops && d.tooDeep == nil {
-		d.tooDeep = p
-	}
-}
-
-type held struct{ in map[ast.Node]bool }
-
-func (h *held) Visit(node *ast.Node) {
-	if p, ok := (*node).(*ast.PredicateNode); ok {
-		h.in[p] = true
-	}
-}
+// Visit implements ast.Visitor.
+func (v visitor) Visit(node *ast.Node) { v(*node) }
 
 // translator replaces every operation whose meaning on null or on numbers the
 // library leaves open by a function of this package, and every use of doc with
@@ -255,7 +239,7 @@ type translator struct {
 	uses    map[ast.Node]use // of the nodes that are a path of doc or item
 	slots   []slot
 	secrets map[string][]byte
-	// bodies are the steps of the predicates, see weigher.
+	// bodies are the steps of the predicates, without those of the predicates in them.
 	bodies map[ast.Node]int
 	lists  int // variables of sortBy
 }
@@ -394,6 +378,13 @@ func (t *translator) binary(node *ast.Node, n *ast.BinaryNode) {
 		ast.Patch(node, &ast.UnaryNode{Operator: "not", Node: charged("equal", fixed(n.Left) || fixed(n.Right), n.Left, n.Right)})
 	case "<", "<=", ">", ">=":
 		ast.Patch(node, charged(n.Operator, fixed(n.Left) || fixed(n.Right), n.Left, n.Right))
+	case "..": // the validator takes numbers alone
+		from, to := n.Left.(*ast.IntegerNode).Value, n.Right.(*ast.IntegerNode).Value
+		numbers := make([]any, 0, max(0, to-from+1))
+		for i := from; i <= to; i++ {
+			numbers = append(numbers, i)
+		}
+		ast.Patch(node, &ast.ConstantNode{Value: numbers})
 	case "in":
 		list := constant(n.Right)
 		ast.Patch(node, charged("in", fixed(list), n.Left, list))
@@ -517,12 +508,26 @@ func (t *translator) sortBy(node *ast.Node, n *ast.BuiltinNode) {
 	ast.Patch(node, &ast.VariableDeclaratorNode{Name: name, Value: n.Arguments[0], Expr: sorted})
 }
 
-// weigh returns the steps of one round of a predicate.
-func (t *translator) weigh(p *ast.PredicateNode) int {
-	w := &weigher{of: t.bodies}
-	ast.Walk(&p.Node, w)
-	t.bodies[p] = w.steps
-	return w.steps
+// weigh returns the steps of one round of a predicate's operations, except inner loops, which
+// charge on their own.
+func (t *translator) weigh(p *ast.PredicateNode) (steps int) {
+	ast.Walk(&p.Node, visitor(func(node ast.Node) {
+		steps++
+		switch n := node.(type) {
+		case *ast.StringNode:
+			steps += len(n.Value) / bytesRead
+		case *ast.CallNode: // one without a charge of its own may compare all of a constant
+			for _, a := range n.Arguments {
+				if c, ok := a.(*ast.ConstantNode); ok && !strings.HasPrefix(n.Callee.(*ast.IdentifierNode).Value, "$$") {
+					steps += lengthOf(c.Value) / elementsRead
+				}
+			}
+		case *ast.PredicateNode:
+			steps -= t.bodies[n]
+		}
+	}))
+	t.bodies[p] = steps
+	return steps
 }
 
 // predicateOf returns the condition of a function that loops over an array, or nil where it has

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 	"strconv"
 
@@ -32,7 +31,16 @@ func appendBelow(dst []byte, v any, depth int) (_ []byte, err error) {
 	case string:
 		return canonicaltree.AppendString(dst, v), nil
 	case []any:
-		return appendList(dst, len(v), func(i int) any { return v[i] }, depth)
+		dst = append(dst, '[')
+		for i, e := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = appendBelow(dst, e, depth+1); err != nil {
+				return dst, err
+			}
+		}
+		return append(dst, ']'), nil
 	case map[string]any:
 		dst = append(dst, '{')
 		for i, name := range slices.Sorted(maps.Keys(v)) {
@@ -45,38 +53,21 @@ func appendBelow(dst []byte, v any, depth int) (_ []byte, err error) {
 			}
 		}
 		return append(dst, '}'), nil
+	case groups:
+		members := make(map[string]any, len(v))
+		for key, of := range v {
+			name, ok := key.(string)
+			if !ok {
+				return dst, fmt.Errorf("returns an object with a member named by %s, it needs a string", typeOf(key))
+			}
+			members[name] = of
+		}
+		return appendBelow(dst, members, depth)
 	}
 	if n, ok := toNumber(v); ok {
 		return appendNumber(dst, n)
 	}
-	switch of := reflect.ValueOf(v); of.Kind() {
-	case reflect.Slice: // of a range
-		return appendList(dst, of.Len(), func(i int) any { return of.Index(i).Interface() }, depth)
-	case reflect.Map: // of groupBy
-		members := make(map[string]any, of.Len())
-		for each := of.MapRange(); each.Next(); {
-			name, ok := each.Key().Interface().(string)
-			if !ok {
-				return dst, fmt.Errorf("returns an object with a member named by %s, it needs a string", typeOf(each.Key().Interface()))
-			}
-			members[name] = each.Value().Interface()
-		}
-		return appendBelow(dst, members, depth)
-	}
 	return dst, fmt.Errorf("returns %s, which is no JSON", typeOf(v))
-}
-
-func appendList(dst []byte, n int, at func(int) any, depth int) (_ []byte, err error) {
-	dst = append(dst, '[')
-	for i := range n {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		if dst, err = appendBelow(dst, at(i), depth+1); err != nil {
-			return dst, err
-		}
-	}
-	return append(dst, ']'), nil
 }
 
 // appendNumber appends an integer exactly, any other number as the shortest decimal that reads
