@@ -486,7 +486,7 @@ func (d *decoder) wrongType(n *yaml.Node, path, want string) {
 	}
 }
 
-// typeOf says what a value is.
+// typeOf names the type of a value.
 func typeOf(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:

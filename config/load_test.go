@@ -151,7 +151,7 @@ projections:
 	}
 }
 
-// A text is what the file has, or refused.
+// A text is read as the file has it, or refused.
 func TestNothingIsMisread(t *testing.T) {
 	for text, want := range map[string]string{
 		`"\x41\u00e9\U0001F600\\x4\""`: `"Aé😀\\x4\""`, `'\x4 x'`: `"\\x4 x"`, "'a\tb'": `"a\tb"`, "a\tb": `"a\tb"`, "\ta \t# c\td": `"a"`,

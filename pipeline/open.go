@@ -81,7 +81,7 @@ type Pipeline struct {
 	reloads   *reloader
 }
 
-// connections are what a process has open.
+// connections are the open servers and files of a process.
 type connections struct {
 	cfg     *config.Config // as the process was started with
 	log     *slog.Logger
