@@ -34,6 +34,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0 // metrics; the last two read them back for status and the history
 	github.com/prometheus/client_model v0.6.3 // reads metrics back for status and history
 	github.com/prometheus/common v0.73.1 // reads metrics back for status and history
+	github.com/prometheus/procfs v0.23.0 // tests alone: processor time and memory of servers in benchmarks
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // tests alone: OpenAPI and JSON schema checks
 	github.com/spf13/cobra v1.10.2 // the command line
 	github.com/spf13/pflag v1.0.10 // the command line. Pinned: 1.1 prints each flag without a value as --json[=true|false]
@@ -104,7 +105,6 @@ require (
 	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
-	github.com/prometheus/procfs v0.23.0 // indirect
 	github.com/rcrowley/go-metrics v0.0.0-20250401214520-65e299d6c5c9 // indirect
 	github.com/segmentio/asm v1.2.1 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect

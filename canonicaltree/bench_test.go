@@ -2,7 +2,6 @@ package canonicaltree
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -167,26 +166,6 @@ func BenchmarkSum(b *testing.B) {
 			if _, err := Sum(docs[i%len(docs)], Literal); err != nil {
 				b.Fatal(err)
 			}
-		}
-	})
-}
-
-// BenchmarkAppendEncoding is Sum without parsing and without SHA-256.
-func BenchmarkAppendEncoding(b *testing.B) {
-	each(b, func(b *testing.B, docs, _ [][]byte) {
-		nodes := roots(b, docs)
-		var encoding []byte
-		for i := 0; b.Loop(); i++ {
-			encoding = nodes[i%len(nodes)].AppendEncoding(encoding[:0], Literal)
-		}
-	})
-}
-
-// BenchmarkSHA256 is the limit that the digest sets, over the document's bytes.
-func BenchmarkSHA256(b *testing.B) {
-	each(b, func(b *testing.B, docs, _ [][]byte) {
-		for i := 0; b.Loop(); i++ {
-			sha256.Sum256(docs[i%len(docs)])
 		}
 	})
 }

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/seed-86dfc502/weir/tests/servers"
+	"github.com/stretchr/testify/require"
 )
 
 // cpu is processor time by who used it: "weir" is this process, the others are
@@ -33,7 +35,7 @@ func usedCPU(b *testing.B, names ...string) cpu {
 	if err != nil {
 		b.Fatal(err)
 	}
-	parents := processes()
+	all := processes(b)
 	for _, s := range names {
 		text, err := os.ReadFile(filepath.Join(root, ".run", s+".pid"))
 		if err != nil {
@@ -41,44 +43,43 @@ func usedCPU(b *testing.B, names ...string) cpu {
 		}
 		pid, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 		n, _ := strconv.Atoi(pid)
-		used[s] = family(n, parents)
+		used[s] = family(n, all)
 	}
 	return used
 }
 
-// processes returns the children of every process.
-func processes() map[int][]int {
-	children := map[int][]int{}
-	folders, _ := filepath.Glob("/proc/[0-9]*")
-	for _, f := range folders {
-		pid, _ := strconv.Atoi(filepath.Base(f))
-		if fields := stat(pid); fields != nil {
-			parent, _ := strconv.Atoi(fields[1])
-			children[parent] = append(children[parent], pid)
+// processes returns the state of every process.
+func processes(b *testing.B) (all []procfs.ProcStat) {
+	b.Helper()
+	procs, err := procfs.AllProcs()
+	require.NoError(b, err)
+	for _, p := range procs {
+		if stat, err := p.Stat(); err == nil { // else it has ended
+			all = append(all, stat)
 		}
 	}
-	return children
-}
-
-// stat returns the fields of /proc/PID/stat behind the name: state, parent, …
-func stat(pid int) []string {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return nil // it has ended
-	}
-	return strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
+	return all
 }
 
 // family sums a process, its children that live and those that have ended.
-func family(pid int, children map[int][]int) (d time.Duration) {
-	if fields := stat(pid); len(fields) > 14 {
-		for _, f := range fields[11:15] { // utime, stime, cutime, cstime
-			n, _ := strconv.Atoi(f)
-			d += time.Duration(n) * tick
+func family(pid int, all []procfs.ProcStat) (d time.Duration) {
+	for _, s := range all {
+		if s.PID == pid {
+			d += time.Duration(int(s.UTime+s.STime)+s.CUTime+s.CSTime) * tick
+		}
+		if s.PPID == pid {
+			d += family(s.PID, all)
 		}
 	}
-	for _, c := range children[pid] {
-		d += family(c, children)
-	}
 	return d
+}
+
+// resident returns the most memory that a process has had, in MiB.
+func resident(b *testing.B, pid int) float64 {
+	b.Helper()
+	p, err := procfs.NewProc(pid)
+	require.NoError(b, err)
+	status, err := p.NewStatus()
+	require.NoError(b, err)
+	return float64(status.VmHWM) / (1 << 20)
 }

@@ -154,22 +154,6 @@ func (j *streams) drain(b *testing.B) {
 func (j *streams) used(b *testing.B, names []string) cpu {
 	used := usedCPU(b, names...)
 	delete(used, "weir") // it makes the events
-	used["streams"] = family(j.pid, processes())
+	used["streams"] = family(j.pid, processes(b))
 	return used
-}
-
-// resident returns the most memory that a process has had, in MiB.
-func resident(b *testing.B, pid int) float64 {
-	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(b, err)
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); fields[0] == "VmHWM:" {
-			kib, err := strconv.ParseFloat(fields[1], 64)
-			require.NoError(b, err)
-			return kib / 1024
-		}
-	}
-	b.Fatal("no VmHWM")
-	return 0
 }
