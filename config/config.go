@@ -144,6 +144,8 @@ type Limits struct {
 type Retention struct {
 	// Changes that were decided: it bounds how long a customer's target may be away.
 	Changes Duration `yaml:"changes" default:"3d" range:"1h..3650d"`
+	// ChangesSize bounds the changes log by its size, too: the oldest changes go first.
+	ChangesSize Size `yaml:"changes_size" range:"64MiB..65536GiB"`
 	// Tombstones of deleted entities. After it an old event can bring one back.
 	Tombstones Duration `yaml:"tombstones" default:"30d" range:"1h..3650d"`
 	// DeadLetters without an operator's action.

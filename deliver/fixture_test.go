@@ -122,7 +122,7 @@ type world struct {
 	prev    change.Version
 	numbers map[string]int32
 
-	written []time.Time         // behind each frame of the log
+	written []int               // bytes of each frame of the log
 	spoil   func([]byte) []byte // frames, if given
 
 	mu       sync.Mutex
@@ -279,7 +279,7 @@ func (w *world) decideFrom(from int64, changes ...change.Change) *store.Frame {
 		return store.Outcome{Frames: []store.Frame{*frame}, Entities: loaded.Entities}, nil
 	})
 	require.NoError(w.t, err)
-	w.next, w.prev, w.written = to, at(to), append(w.written, time.Now())
+	w.next, w.prev, w.written = to, at(to), append(w.written, len(frame.Body))
 	w.inbox.Store(max(to, w.inbox.Load()))
 	return frame
 }
@@ -299,12 +299,16 @@ func (w *world) handOver(f *store.Frame) {
 	}
 }
 
-// expire removes the oldest frames of the log.
+// expire removes the oldest frames of the log, by its size.
 func (w *world) expire(n int) {
-	dropped, err := w.store.DropFrames(w.t.Context(), w.written[n-1])
+	left := int64(0)
+	for _, bytes := range w.written[n:] {
+		left += int64(bytes)
+	}
+	w.written = w.written[n:]
+	dropped, err := w.store.DropFrames(w.t.Context(), time.Time{}, max(left, 1))
 	require.NoError(w.t, err)
 	require.EqualValues(w.t, n, dropped)
-	w.written = w.written[n:]
 }
 
 func (w *world) letters() []store.DeadLetter {

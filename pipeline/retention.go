@@ -30,7 +30,7 @@ const (
 // retention are the methods of a store for expired state.
 type retention interface {
 	operate.ProgressStore
-	DropFrames(ctx context.Context, before time.Time) (int64, error)
+	DropFrames(ctx context.Context, before time.Time, size int64) (int64, error)
 	Tombstones(ctx context.Context, before time.Time, after store.Tombstone, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 	PruneImports(ctx context.Context, before time.Time) (int, error)
@@ -85,7 +85,8 @@ func (h *retainer) retain(ctx context.Context) time.Duration {
 
 // retainFrames deletes expired frames of the changes log.
 func (h *retainer) retainFrames(ctx context.Context) time.Duration {
-	if _, err := h.store.DropFrames(ctx, time.Now().Add(-h.cfg.Retention.Changes.D())); err != nil && ctx.Err() == nil {
+	r := h.cfg.Retention
+	if _, err := h.store.DropFrames(ctx, time.Now().Add(-r.Changes.D()), int64(r.ChangesSize)); err != nil && ctx.Err() == nil {
 		h.log.Warn("expired state was not deleted; trying again", "event", "retention.failed", "state", "changes log", "error", err)
 	}
 	return framesPeriod

@@ -121,8 +121,9 @@ type Deliveries interface {
 	// so many bytes. A frame that begins above the position, or none below LastTo, shows that
 	// retention took others.
 	Frames(ctx context.Context, partition int32, after change.Version, bytes int) (Tail, error)
-	// DropFrames deletes frames that were written before a time, and returns how many.
-	DropFrames(ctx context.Context, before time.Time) (int64, error)
+	// DropFrames deletes the oldest frames: those that were written before a time, and those by
+	// which the bodies of all exceed size, in bytes; 0: no bound. It returns how many.
+	DropFrames(ctx context.Context, before time.Time, size int64) (int64, error)
 	// TakeProgress writes token into the rows of partitions, creating them without
 	// positions, and returns them as they are then. Their former owners cannot
 	// swap them any more. In the order of partitions; none twice.

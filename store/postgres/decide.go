@@ -47,8 +47,10 @@ WITH moved AS (
 SELECT weir_expect((SELECT count(*) FROM moved), $7::int8)`
 
 	sqlPutFrames = `
-INSERT INTO frames (partition, upto, written, body)
-SELECT partition, upto, now(), body FROM unnest($1::int4[], $2::int8[], $3::bytea[]) AS f(partition, upto, body)`
+INSERT INTO frames (partition, upto, written, body, total)
+SELECT partition, upto, now(), body, coalesce((SELECT l.total FROM frames l WHERE l.partition = f.partition ORDER BY l.upto DESC LIMIT 1), 0)
+  + sum(length(body)) OVER (PARTITION BY partition ORDER BY upto)
+FROM unnest($1::int4[], $2::int8[], $3::bytea[]) AS f(partition, upto, body)`
 
 	// The first takeover in a generation waits for all others under way, and they for
 	// it: it ends the older generations, and none of these may come back.

@@ -38,7 +38,7 @@ var manyRows = []string{
 	`ALTER TABLE frames SET (autovacuum_enabled = off)`,
 	`INSERT INTO dam (entity, page, states) SELECT 'banana-' || n / 5, 1 + n % 5, '' FROM generate_series(1, 100000) n`,
 	`INSERT INTO entities (id, docs, version, writes, states) SELECT 'banana-' || n, '{}', 1, 1, '' FROM generate_series(1, 20000) n`,
-	`INSERT INTO frames (partition, upto, written, body) SELECT n % 8, n, now() + n * interval '1 s', '' FROM generate_series(1, 100000) n`,
+	`INSERT INTO frames (partition, upto, written, body, total) SELECT n % 8, n, now() + n * interval '1 s', '', 0 FROM generate_series(1, 100000) n`,
 	`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, position)
 	 SELECT 'deliver', '', '', '', '', '', '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
 	`INSERT INTO deliveries (service, entity, at, version, outcome, status, answer, ms)
@@ -59,7 +59,7 @@ var parameterTypes = map[string]string{
 	sqlPurgePages: "text[]", sqlPurgeEntities: "text[]", plain.Tombstones.Postgres: "timestamptz, timestamptz, text, int4",
 	sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
 	sqlMove:     "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
-	sqlTakeOver: "int4[], int4[], bytea, int8", plain.Tail.Postgres: "int4, int8, int8", plain.DropFrames.Postgres: "timestamptz, int8",
+	sqlTakeOver: "int4[], int4[], bytea, int8", plain.Tail.Postgres: "int4, int8, int8", plain.DropFrames.Postgres: "int8, timestamptz, int8", sqlPutFrames: "int4[], int8[], bytea[]",
 	sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
 	plain.CountLetters.Postgres: "text, int4", plain.PruneLetters.Postgres: "timestamptz, int4", plain.PruneAudit.Postgres: "timestamptz, int4", plain.PruneJobs.Postgres: "timestamptz, int4",
 	plain.RetryingOf.Postgres: "int8[]", plain.RetryingByKey.Postgres: "bytea", plain.EndRetrying.Postgres: "bytea",

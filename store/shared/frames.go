@@ -2,6 +2,7 @@ package shared
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -45,9 +46,12 @@ func (s *Store) Frames(ctx context.Context, partition int32, after change.Versio
 const dropPage = 200
 
 // DropFrames implements store.Deliveries.
-func (s *Store) DropFrames(ctx context.Context, before time.Time) (total int64, err error) {
+func (s *Store) DropFrames(ctx context.Context, before time.Time, size int64) (total int64, err error) {
+	if size == 0 {
+		size = math.MaxInt64
+	}
 	for {
-		n, err := s.write(ctx, "drop frames", sqlDropFrames(before, dropPage))
+		n, err := s.write(ctx, "drop frames", sqlDropFrames(before, size, dropPage))
 		if total += n; err != nil || n < dropPage {
 			return total, err
 		}

@@ -1,4 +1,4 @@
--- parameters: partition int32, after change.Version, before time.Time, bytes, limit int
+-- parameters: partition int32, after change.Version, before time.Time, size int64, bytes, limit int
 
 -- name: tail
 WITH page AS (
@@ -15,4 +15,13 @@ SELECT generation, partition, next_offset, last_to FROM watermarks w
 WHERE generation = (SELECT max(generation) FROM watermarks n WHERE n.partition = w.partition)
 
 -- name: drop_frames
-DELETE FROM frames WHERE (partition, upto) IN (SELECT partition, upto FROM frames WHERE written < :before ORDER BY written LIMIT :limit)
+-- Of the oldest frames those before a time, and those by which the log exceeds its size: in each
+-- partition the totals of the newest and the oldest frame tell how large it is.
+DELETE FROM frames WHERE (partition, upto) IN (
+  SELECT partition, upto FROM (
+    SELECT partition, upto, written, sum(length(body)) OVER (ORDER BY written ROWS UNBOUNDED PRECEDING) - length(body) AS older
+    FROM (SELECT partition, upto, written, body FROM frames ORDER BY written LIMIT :limit) AS oldest) AS page
+  WHERE written < :before OR older < (
+    SELECT sum((SELECT total FROM frames f WHERE f.partition = p.partition ORDER BY upto DESC LIMIT 1)
+      - (SELECT total - length(body) FROM frames f WHERE f.partition = p.partition ORDER BY upto LIMIT 1))
+    FROM (SELECT DISTINCT partition FROM watermarks) AS p) - CAST(:size AS bigint))

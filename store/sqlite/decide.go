@@ -22,7 +22,9 @@ const (
 	sqlMove   = `UPDATE watermarks SET next_offset = ? WHERE generation = ? AND partition = ? AND next_offset = ? AND token = ?`
 	sqlLastTo = `UPDATE watermarks SET last_to = ? WHERE generation = ? AND partition = ?`
 
-	sqlPutFrame = `INSERT INTO frames (partition, upto, written, body) VALUES (?, ?, ?, ?)`
+	sqlPutFrame = `
+INSERT INTO frames (partition, upto, written, body, total)
+VALUES (?1, ?2, ?3, ?4, coalesce((SELECT total FROM frames WHERE partition = ?1 ORDER BY upto DESC LIMIT 1), 0) + length(?4))`
 
 	sqlNewer = `SELECT EXISTS (SELECT 1 FROM watermarks WHERE generation > ?)`
 

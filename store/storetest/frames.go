@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -122,7 +123,7 @@ var retentionTests = []test{
 		now := time.Now()
 		f.written(revision, token, 450, 453)
 		drop := func(s store.Store, before time.Time) int64 {
-			n, err := s.DropFrames(t.Context(), before)
+			n, err := s.DropFrames(t.Context(), before, 0)
 			require.NoError(t, err)
 			return n
 		}
@@ -135,5 +136,39 @@ var retentionTests = []test{
 		assert.Equal(t, store.Tail{LastTo: version(453)}, f.tail(f.b, 0, 0))
 		taken, _ := f.own(f.b, 'b', p0)
 		assert.Equal(t, version(453), taken[0].LastTo)
+	}},
+	{"I7 the oldest frames of all partitions are dropped until the log has its size", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0, p1)
+		put := func(p store.Partition, from int64, bodies ...string) {
+			var out store.Outcome
+			for i, body := range bodies {
+				out.Frames = append(out.Frames, frame(p, from+int64(i)+1, body))
+			}
+			to := from + int64(len(bodies))
+			require.NoError(t, f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: step(p, from, to, token)}, writes(out)))
+		}
+		size := func(bytes, dropped int64, left ...int) {
+			n, err := f.b.DropFrames(t.Context(), time.Time{}, bytes)
+			require.NoError(t, err)
+			assert.Equal(t, dropped, n)
+			assert.Equal(t, left, []int{len(f.tail(f.a, 0, 0).Frames), len(f.tail(f.a, 1, 0).Frames)})
+		}
+		put(p0, 0, "1234567890", "1234567890")
+		put(p1, 0, "12345")
+		put(p0, 2, "1234567890")
+		size(35, 0, 3, 1)
+		size(34, 1, 2, 1)
+		put(p1, 1, "1", "1234")
+		size(30, 0, 2, 3)
+		size(20, 1, 1, 3)
+		size(15, 1, 1, 2)
+		size(4, 2, 0, 1)
+		size(3, 1, 0, 0)
+		put(p0, 3, "12") // the log was empty
+		size(7, 0, 1, 0)
+		many := slices.Repeat([]string{"123"}, 450) // more than a page
+		put(p1, 3, many...)
+		size(30, 441, 0, 10)
 	}},
 }

@@ -147,7 +147,7 @@ func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide fu
 		}
 	}
 	for _, f := range frames {
-		_, err := b.pool.Exec(ctx, `INSERT INTO frames (partition, upto, written, body) VALUES ($1, $2, now(), $3) ON CONFLICT DO NOTHING`,
+		_, err := b.pool.Exec(ctx, `INSERT INTO frames (partition, upto, written, body, total) VALUES ($1, $2, now(), $3, 0) ON CONFLICT DO NOTHING`,
 			f.Partition.Number, int64(f.To), f.Body)
 		if err != nil {
 			return err

@@ -162,6 +162,11 @@ var storeMutants = []mutant{
 		test: "./store/sqlite TestConformance/Frames",
 	},
 	{
+		rule: "frames are dropped until the log has its size", in: "store/shared",
+		find: "AS p) - CAST(?3 AS bigint))", put: "AS p) - CAST(?3 AS bigint) - 1)",
+		test: "./store/sqlite TestConformance/Retention",
+	},
+	{
 		rule: "frames are dropped to the last page", in: "store/shared", fn: "Store.DropFrames",
 		find: "_1 != nil || _2 < dropPage {", put: "_1 != nil || _2 <= dropPage {",
 		test: "./store/sqlite TestConformance/Retention",

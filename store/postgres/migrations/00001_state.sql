@@ -57,13 +57,14 @@ CREATE TABLE watermarks (
     PRIMARY KEY (partition, generation)
 ) WITH (fillfactor = 50);
 
--- The changes log: frames are compressed, read by who lags, and deleted by age. Those that fit in a page
+-- The changes log: frames are compressed, read by who lags, and deleted by age and size. Those that fit in a page
 -- stay in it.
 CREATE TABLE frames (
     partition integer NOT NULL,
     upto      bigint  NOT NULL, -- where the frame ends
     written   timestamptz NOT NULL,
     body      bytea   NOT NULL, -- change.Frame
+    total     bigint  NOT NULL, -- bytes of the partition's bodies up to this one, also of deleted ones
     PRIMARY KEY (partition, upto)
 ) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_scale_factor = 0.02);
 ALTER TABLE frames ALTER COLUMN body SET STORAGE EXTERNAL;

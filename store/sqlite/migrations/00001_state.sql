@@ -41,12 +41,13 @@ CREATE TABLE watermarks (
     PRIMARY KEY (partition, generation)
 ) STRICT, WITHOUT ROWID;
 
--- The changes log: frames are compressed, read by who lags, and deleted by age.
+-- The changes log: frames are compressed, read by who lags, and deleted by age and size.
 CREATE TABLE frames (
     partition INTEGER NOT NULL,
     upto      INTEGER NOT NULL, -- where the frame ends
     written   INTEGER NOT NULL,
     body      BLOB    NOT NULL, -- change.Frame
+    total     INTEGER NOT NULL, -- bytes of the partition's bodies up to this one, also of deleted ones
     PRIMARY KEY (partition, upto)
 ) STRICT;
 CREATE INDEX frames_written ON frames (written);
