@@ -40,7 +40,7 @@ INSERT INTO dam (entity, page, states) VALUES (?, ?, ?) ON CONFLICT (entity, pag
 )
 
 // loadEntities reads entities with their dam states, in the order of ids.
-func loadEntities(ctx context.Context, p querier, ids []string) ([]store.Entity, error) {
+func loadEntities(ctx context.Context, p *keptConn, ids []string) ([]store.Entity, error) {
 	entities := make([]store.Entity, len(ids))
 	err := each(ctx, p, sqlEntity, len(ids), func(i int, statement *sql.Stmt) (err error) {
 		if err := shared.Holdable(ids[i]); err != nil {
@@ -59,12 +59,12 @@ func loadEntities(ctx context.Context, p querier, ids []string) ([]store.Entity,
 }
 
 // loadPages reads the pages of states that are not in the rows of entities.
-func loadPages(ctx context.Context, p querier, entities []store.Entity) error {
+func loadPages(ctx context.Context, p *keptConn, entities []store.Entity) error {
+	if len(entities) == 0 {
+		return nil
+	}
 	var pages bool
-	err := each(ctx, p, sqlAnyPages, min(len(entities), 1), func(_ int, statement *sql.Stmt) error {
-		return statement.QueryRowContext(ctx).Scan(&pages)
-	})
-	if err != nil || !pages {
+	if err := p.QueryRowContext(ctx, sqlAnyPages).Scan(&pages); err != nil || !pages {
 		return err
 	}
 	return each(ctx, p, sqlLoadPages, len(entities), func(i int, statement *sql.Stmt) error {
@@ -163,7 +163,7 @@ func (t tx) putEntities(w store.Write) error {
 			}
 			var deleted *int64
 			if !e.Deleted.IsZero() {
-				n := micros(e.Deleted)
+				n := e.Deleted.UnixMicro()
 				deleted = &n
 			}
 			n, err := t.exec(statement, e.ID, docs, e.Fence, int64(e.Version), e.Fingerprint, deleted, e.Writes, e.RowPage())

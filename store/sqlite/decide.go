@@ -153,17 +153,15 @@ func (s *Store) load(ctx context.Context, d store.Decision) (loaded store.Loaded
 	})
 }
 
-func expectRevision(ctx context.Context, p querier, revision int64) error {
-	return each(ctx, p, sqlRevision, 1, func(_ int, statement *sql.Stmt) error {
-		var active int64
-		if err := statement.QueryRowContext(ctx).Scan(&active); err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		if active != revision {
-			return store.ErrSuperseded
-		}
-		return nil
-	})
+func expectRevision(ctx context.Context, p *keptConn, revision int64) error {
+	var active int64
+	if err := p.QueryRowContext(ctx, sqlRevision).Scan(&active); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if active != revision {
+		return store.ErrSuperseded
+	}
+	return nil
 }
 
 // finish writes the outcome, at now.

@@ -71,7 +71,7 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 func (t tx) claim(tenant string, intent *store.ClaimRequest, now time.Time, keep time.Duration) (store.ClaimResult, error) {
 	id := newClaimID(now)
 	fresh := store.ClaimResult{State: store.ClaimOpen, ID: id, Fingerprint: intent.Fingerprint}
-	row := []any{tenant, intent.Key, id[:], intent.Fingerprint[:], micros(now)}
+	row := []any{tenant, intent.Key, id[:], intent.Fingerprint[:], now.UnixMicro()}
 	if n, err := t.once(sqlNewClaim, row...); err != nil || n == 1 {
 		return fresh, err
 	}
@@ -173,7 +173,7 @@ func (s *Store) RetainClaims(ctx context.Context, keep time.Duration) (dropped i
 		}
 		end := oldest.AddDate(0, 1, 0)
 		if oldest.IsZero() || end.After(before) {
-			_, err := s.dropClaims(ctx, sqlDropDecided, month, micros(month))
+			_, err := s.dropClaims(ctx, sqlDropDecided, month, month.UnixMicro())
 			return dropped, err
 		}
 		if _, err := s.dropClaims(ctx, sqlDropClaims, end); err != nil {
@@ -217,7 +217,7 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 }
 
 // loadDecided looks up claims and keys of a decision. Both are nil when nothing is found.
-func loadDecided(ctx context.Context, q querier, d store.Decision) (decided map[store.ClaimID]change.Version, uses map[store.KeyDigest]store.Decided, err error) {
+func loadDecided(ctx context.Context, q *keptConn, d store.Decision) (decided map[store.ClaimID]change.Version, uses map[store.KeyDigest]store.Decided, err error) {
 	if len(d.Claims) == 0 {
 		return nil, nil, nil
 	}
@@ -283,7 +283,7 @@ func (t tx) putDecided(d store.Decision, claims []store.Decided, had map[store.K
 		if c.Key != (store.KeyDigest{}) {
 			key, content = c.Key[:], c.Content[:]
 		}
-		n, err := t.exec(statement, c.ID[:], int64(c.Version), key, content, micros(now))
+		n, err := t.exec(statement, c.ID[:], int64(c.Version), key, content, now.UnixMicro())
 		if err == nil && n == 0 {
 			err = store.ErrFenced
 		}

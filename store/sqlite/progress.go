@@ -143,7 +143,7 @@ func (t tx) putMarks(p *store.ProgressSwap) (err error) {
 }
 
 // readMarks reads the marks of rows, which ascend by partition, into their positions.
-func readMarks(ctx context.Context, q querier, rows []store.Progress, query string, args ...any) error {
+func readMarks(ctx context.Context, q *keptConn, rows []store.Progress, query string, args ...any) error {
 	var partition, service int32
 	var mark []byte
 	found, err := q.QueryContext(ctx, query, args...)

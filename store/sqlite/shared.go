@@ -78,7 +78,7 @@ func bind(c shared.Call) []any {
 	for i, v := range c.Args {
 		switch v := v.(type) {
 		case time.Time:
-			bound[i] = micros(v)
+			bound[i] = v.UnixMicro()
 		case []string, []int64:
 			text, err := json.Marshal(v)
 			if err != nil {

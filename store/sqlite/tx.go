@@ -449,23 +449,14 @@ func (s *Store) dropReaders() {
 	s.kept, s.ended = nil, true
 }
 
-// querier is a connection or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
-}
-
 // each prepares a statement and hands it to run n times.
-func each(ctx context.Context, p querier, query string, n int, run func(i int, statement *sql.Stmt) error) error {
+func each(ctx context.Context, p *keptConn, query string, n int, run func(i int, statement *sql.Stmt) error) error {
 	if n == 0 {
 		return nil
 	}
 	statement, err := p.PrepareContext(ctx, query)
 	if err != nil {
 		return err
-	}
-	if _, keeps := p.(*keptConn); !keeps {
-		defer func() { _ = statement.Close() }()
 	}
 	for i := range n {
 		if err := run(i, statement); err != nil {
@@ -476,7 +467,7 @@ func each(ctx context.Context, p querier, query string, n int, run func(i int, s
 }
 
 // list returns what scan makes of the rows of a query.
-func list[T any](ctx context.Context, q querier, scan func(row scanner) (T, error), query string, args ...any) (all []T, err error) {
+func list[T any](ctx context.Context, q *keptConn, scan func(row scanner) (T, error), query string, args ...any) (all []T, err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	err = collect(rows, err, func() error {
 		v, err := scan(rows)
@@ -529,8 +520,6 @@ func (t tx) exec(statement *sql.Stmt, args ...any) (int64, error) {
 	}
 	return result.RowsAffected()
 }
-
-func micros(t time.Time) int64 { return t.UnixMicro() }
 
 func fromMicros(n int64) time.Time { return time.UnixMicro(n).UTC() }
 
