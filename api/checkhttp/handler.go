@@ -152,8 +152,7 @@ func route[R, T any](s *api.Server, a *routes, verb string, decode func(decoder,
 			defer cancel()
 			service, err := a.Find(ctx, name)
 			if err != nil {
-				p := a.problemOf(err)
-				write(w, &p)
+				write(w, a.problemOf(err))
 				return
 			}
 			form := api.Rows{}
@@ -190,10 +189,9 @@ func (a *routes) serveOne(w http.ResponseWriter, body []byte, ask func([]row) ([
 	rows, err := ask([]row{{node: tree.Root()}})
 	switch {
 	case err != nil:
-		p := a.problemOf(err)
-		write(w, &p)
+		write(w, a.problemOf(err))
 	case rows[0].Error != nil:
-		write(w, rows[0].Error)
+		write(w, *rows[0].Error)
 	default:
 		send(w, rows[0].Answer)
 	}
@@ -208,8 +206,7 @@ func (a *routes) serveBatch(w http.ResponseWriter, form api.Rows, body []byte, a
 	defer done()
 	all, err := ask(rows)
 	if err != nil {
-		p := a.problemOf(err)
-		write(w, &p)
+		write(w, a.problemOf(err))
 		return
 	}
 	send(w, struct {
@@ -229,8 +226,7 @@ func answers[R, T any](a *routes, rows []row, decode func(canonicaltree.Node) (R
 			request, err = decode(in.node)
 		}
 		if err != nil {
-			p := a.problemOf(err)
-			all[i].Error = &p
+			all[i].Error = new(a.problemOf(err))
 			continue
 		}
 		requests, places = append(requests, request), append(places, i)
@@ -245,8 +241,7 @@ func answers[R, T any](a *routes, rows []row, decode func(canonicaltree.Node) (R
 	for n, r := range results {
 		out := &all[places[n]]
 		if r.Err != nil {
-			p := a.problemOf(r.Err)
-			out.Error = &p
+			out.Error = new(a.problemOf(r.Err))
 		} else {
 			out.Answer = answer(r.Value)
 		}
@@ -289,11 +284,11 @@ func unavailable(why string) problem.Problem {
 	return problem.Problem{Type: problem.Kind("not-decided"), Title: "Not decided", Status: http.StatusServiceUnavailable, Detail: why + "; send the request again"}
 }
 
-func write(w http.ResponseWriter, p *problem.Problem) {
+func write(w http.ResponseWriter, p problem.Problem) {
 	if p.Status == http.StatusServiceUnavailable {
 		api.RetryAfter(w, time.Second)
 	}
-	problem.Write(w, *p)
+	problem.Write(w, p)
 }
 
 func send(w http.ResponseWriter, answer any) {

@@ -130,7 +130,10 @@ func (c *Checker) transact(batch []*item) (lost []*item) {
 			changed = append(changed, g.next)
 		}
 	}
-	swapped, err := c.swap(ctx, changed)
+	var swapped []bool
+	if len(changed) > 0 {
+		swapped, err = o.Store.SwapCheckRows(ctx, changed)
+	}
 	for i, row := range changed {
 		g := groups[row.Key]
 		switch {
@@ -152,13 +155,6 @@ func (c *Checker) transact(batch []*item) (lost []*item) {
 	o.Metrics.batch.Observe(float64(len(batch)))
 	o.Metrics.seconds.Observe(time.Since(start).Seconds())
 	return lost
-}
-
-func (c *Checker) swap(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	return c.options.Store.SwapCheckRows(ctx, rows)
 }
 
 // decide applies the items to the row, one after the other. One that fails

@@ -58,20 +58,14 @@ func New(o Options) *Handler {
 
 // Register adds the routes of h to s.
 func (h *Handler) Register(s *api.Server) {
-	s.Handle("POST /v1/sources/{source}/events", auth.Ingest, h.Events)
-	s.Handle("POST /v1/sources/{source}/events:batch", auth.Ingest, h.Batch)
+	for path, batch := range map[string]bool{"events": false, "events:batch": true} {
+		s.Handle("POST /v1/sources/{source}/"+path, auth.Ingest, func(w http.ResponseWriter, r *http.Request, who auth.Principal) {
+			h.serve(w, r, who, batch)
+		})
+	}
 }
 
-// Events ingests one event, or a batch if the content type says so.
-func (h *Handler) Events(w http.ResponseWriter, r *http.Request, who auth.Principal) {
-	h.serve(w, r, who, false)
-}
-
-// Batch takes a batch.
-func (h *Handler) Batch(w http.ResponseWriter, r *http.Request, who auth.Principal) {
-	h.serve(w, r, who, true)
-}
-
+// serve ingests one event, or a batch if the route or the content type says so.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who auth.Principal, batch bool) {
 	path := r.PathValue("source")
 	source, ok := h.opt.Source(path)

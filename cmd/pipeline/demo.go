@@ -57,22 +57,17 @@ func (o *demoOptions) run(ctx context.Context) error {
 	if o.rate < 1 || o.stream.Entities < 1 || o.stream.Customers < 1 || o.stream.Events < 1 {
 		return &usageError{errors.New("--rate, --entities, --customers and --events must be at least 1")}
 	}
-	if o.write != "" {
-		return writeStream(o.app, o.write, o.stream)
+	if o.write == "" {
+		return runDemo(ctx, o.app, o.stream, o.rate)
 	}
-	return runDemo(ctx, o.app, o.stream, o.rate)
-}
-
-// writeStream writes a stream with its configuration.
-func writeStream(a *app, dir string, o demo.Options) error {
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not empty", dir)
+	if entries, err := os.ReadDir(o.write); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s is not empty", o.write)
 	}
-	if err := demo.Write(dir, o); err != nil {
+	if err := demo.Write(o.write, o.stream); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.out, "%s: %s events about %s entities from 3 sources, %d customers\n",
-		dir, humanize.Comma(int64(o.Events)), humanize.Comma(int64(o.Entities)), o.Customers)
+	_, err := fmt.Fprintf(o.out, "%s: %s events about %s entities from 3 sources, %d customers\n",
+		o.write, humanize.Comma(int64(o.stream.Events)), humanize.Comma(int64(o.stream.Entities)), o.stream.Customers)
 	return err
 }
 

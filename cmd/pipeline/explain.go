@@ -43,22 +43,20 @@ func newExplainCommand(a *app) *cobra.Command {
 	return o.needConfig(c)
 }
 
+// run reads store and inbox where they can be reached as other commands reach them, else the
+// store alone.
 func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if o.in.Entity = args[0]; o.in.Entity == "" {
 		return &usageError{errors.New("ENTITY is empty: that is no id")}
 	}
-	return runExplain(ctx, o.app, o.in, o.full || !isTerminal(o.out))
-}
-
-// runExplain reads store and inbox where they can be reached as other commands
-// reach them, else the store alone.
-func runExplain(ctx context.Context, a *app, in explain.Input, full bool) error {
+	in := o.in
+	full := o.full || !isTerminal(o.out)
 	reaching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(reachTime, cancel)
 	defer timer.Stop()
-	reached := false
-	err := a.operating(reaching, func(a *app, env *operate.Env) error {
+	reached := false // the environment
+	err := o.operating(reaching, func(a *app, env *operate.Env) error {
 		if !timer.Stop() {
 			// Later reads would be cut off.
 			return fmt.Errorf("it took longer than %s to reach it", reachTime)
@@ -74,9 +72,9 @@ func runExplain(ctx context.Context, a *app, in explain.Input, full bool) error 
 		return err
 	}
 	in.NoInbox = err.Error()
-	return a.withStore(ctx, func(s assemble.Store) error {
+	return o.withStore(ctx, func(s assemble.Store) error {
 		in.Store = s
-		return printExplanation(ctx, a, in, full)
+		return printExplanation(ctx, o.app, in, full)
 	})
 }
 

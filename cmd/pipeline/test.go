@@ -97,10 +97,10 @@ func (o *testOptions) run() error {
 
 // finish prints the coverage of all cases.
 func (o *testOptions) finish(results []golden.Result, reached *golden.Coverage) error {
-	if reached == nil {
-		if o.json {
-			return o.printJSON(results)
-		}
+	switch {
+	case reached == nil && o.json:
+		return o.printJSON(results)
+	case reached == nil:
 		return nil
 	}
 	missing, all := reached.Unreached()

@@ -208,8 +208,10 @@ func ServiceSeries(service string) string { return "service " + service }
 // SourceSeries is the name of a source's series.
 func SourceSeries(source string) string { return "source " + source }
 
+// grew is the increase of a counter, 0 after a restart.
+func grew(now, before float64) int64 { return int64(max(0, now-before)) }
+
 func servicePoint(now, before *snapshot.Service) Point {
-	grew := func(a, b float64) int64 { return int64(max(0, a-b)) }
 	return Point{
 		In: grew(now.Decisions[decide.DecisionSent], before.Decisions[decide.DecisionSent]), Held: grew(now.Decisions[decide.DecisionHeldBack], before.Decisions[decide.DecisionHeldBack]),
 		Out: grew(now.Delivered["delivered"], before.Delivered["delivered"]), Failed: grew(now.Failures, before.Failures),
@@ -218,7 +220,6 @@ func servicePoint(now, before *snapshot.Service) Point {
 }
 
 func sourcePoint(now, before *snapshot.Source) Point {
-	grew := func(a, b float64) int64 { return int64(max(0, a-b)) }
 	return Point{
 		In: grew(now.Taken, before.Taken), Held: grew(now.Repeated+now.Noise, before.Repeated+before.Noise),
 		Failed: grew(now.Dead, before.Dead), Waiting: int64(now.Lag),

@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,17 +127,7 @@ func ParseTypes(list []string) (map[string]Type, error) {
 	return types, nil
 }
 
-func (o Options) delimiter() byte {
-	if o.Delimiter == "" {
-		return ','
-	}
-	return o.Delimiter[0]
-}
+func (o Options) delimiter() byte { return cmp.Or(o.Delimiter, ",")[0] }
 
 // escape returns the escape character, 0 without one.
-func (o Options) escape() byte {
-	if o.Escape == "" {
-		return 0
-	}
-	return o.Escape[0]
-}
+func (o Options) escape() byte { return cmp.Or(o.Escape, "\x00")[0] }
