@@ -147,7 +147,7 @@ func TestAccidentsAreHeld(t *testing.T) {
 				}
 			}
 			publish()
-			require.Eventually(t, func() bool { return p.stage.Conditions()[s.service].State == deliver.StateSuspended }, patience, time.Millisecond, "%s, seed %d", kind, seed)
+			require.Eventually(t, func() bool { return p.stage.Conditions()[s.service].State == deliver.StatePaused }, patience, time.Millisecond, "%s, seed %d", kind, seed)
 			hold := p.pauses()[s.service].Hold
 			limit := max(20, int64(guard.Retract*float64(n)))
 			if hold.Kind == "update" {

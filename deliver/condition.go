@@ -35,8 +35,8 @@ type Condition struct {
 	Paced int
 	// Parked counts the changes that wait for another attempt.
 	Parked Parked
-	// Suspended says who paused it; nil unless State is StateSuspended. Read-only.
-	Suspended *Suspension
+	// Pause says why; nil unless State is StatePaused. Read-only.
+	Pause *Pause
 }
 
 // Parked describes the changes that wait for another attempt, apart from the others.
@@ -52,19 +52,18 @@ type Parked struct {
 	Full     bool      // no row is left: a change that fails holds up the position
 }
 
-// condition is the state of a worker and its suspension. Safe for concurrent use.
+// condition is how a worker's delivery is doing. Safe for concurrent use.
 type condition struct {
 	mu                sync.Mutex
-	state             State // as its sink says: not StateSuspended
 	failing, refusing failure
 	refused           int64
 	reports           sinks.Reports // of failing
 	parked            Parked
 	paced             int
-	suspension        *Suspension // nil: none; immutable
-	resumes           int         // how often the suspension was lifted
-	resumedAt         time.Time   // when last: changes before it may have been replaced
-	// changed ends and is replaced when the suspension is set or lifted, and when an
+	pause             *Pause    // nil: none; immutable
+	resumes           int       // how often the store's pause ended
+	resumedAt         time.Time // when last: changes before it may have been replaced
+	// changed ends and is replaced when the store's pause begins or ends, and when an
 	// attempt is requested.
 	changed context.Context
 	change  context.CancelFunc
@@ -88,12 +87,14 @@ func (t *failure) record(e *sinks.Error) {
 }
 
 // failed returns whether the state changed, and how many failures to report now, if any.
-func (c *condition) failed(e *sinks.Error, state State) (changed bool, failures int) {
+func (c *condition) failed(e *sinks.Error) (changed bool, failures int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := c.state()
 	c.failing.record(e)
-	changed, c.state = c.state != state, state
-	if changed && state == StatePaused { // another failure than before
+	c.sinkSays(e.Class == sinks.Pause)
+	now := c.state()
+	if changed = now != before; changed && now == StatePaused { // another failure than before
 		c.reports = sinks.Reports{}
 	}
 	if n, due := c.reports.Due(e, time.Now()); due {
@@ -106,10 +107,11 @@ func (c *condition) failed(e *sinks.Error, state State) (changed bool, failures 
 func (c *condition) recovered() (changed, reported bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := c.state()
 	c.failing = failure{}
+	c.sinkSays(false)
 	reported, c.reports = c.reports.Began(), sinks.Reports{}
-	changed, c.state = c.state != StateRunning, StateRunning
-	return changed, reported
+	return c.state() != before, reported
 }
 
 // retryAt records when the failed attempt is repeated.
@@ -135,8 +137,22 @@ func (c *condition) delivered() {
 func (c *condition) now() Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.stated()
-	n.Refused, n.Parked, n.Paced = c.refused, c.parked, c.paced
+	n := Condition{State: c.state(), Pause: c.pause, Refused: c.refused, Parked: c.parked, Paced: c.paced}
+	t := &c.failing
+	if t.err == nil {
+		t = &c.refusing
+	}
+	n.Since, n.Error, n.Cause, n.Detail, n.Failure, n.NextTry = t.since, t.text, t.cause, t.detail, t.err, t.next
+	if c.pause.stored() {
+		n.Since, n.Failure, n.NextTry = c.pause.Since, nil, time.Time{}
+		if n.Cause = "paused by an operator"; c.pause.Cause == PausedByGuard {
+			n.Cause = "held by the guard"
+		}
+	} else if t.err != nil {
+		if due := t.err.Due(); !due.IsZero() {
+			n.NextTry = due
+		}
+	}
 	if n.State == StateRunning && n.Paced > 0 {
 		n.State = StatePaced
 	}
@@ -153,26 +169,15 @@ func (c *condition) park(s core.Status) {
 	}
 }
 
-// stated is the state, without counts. The caller holds c.mu.
-func (c *condition) stated() Condition {
-	t := c.refusing
-	if c.state != StateRunning {
-		t = c.failing
+// state is the state, without the pace. The caller holds c.mu.
+func (c *condition) state() State {
+	switch {
+	case c.pause != nil:
+		return StatePaused
+	case c.failing.err != nil:
+		return StateRetrying
 	}
-	if c.suspension != nil {
-		cause := "paused by an operator"
-		if c.suspension.Hold != nil {
-			cause = "held by the guard"
-		}
-		return Condition{State: StateSuspended, Since: c.suspension.Since, Error: t.text, Cause: cause, Detail: t.detail, Suspended: c.suspension}
-	}
-	n := Condition{State: c.state, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail, Failure: t.err, NextTry: t.next}
-	if t.err != nil {
-		if due := t.err.Due(); !due.IsZero() {
-			n.NextTry = due
-		}
-	}
-	return n
+	return StateRunning
 }
 
 // Cause returns the innermost part of an error, without addresses and operations.

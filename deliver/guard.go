@@ -76,7 +76,10 @@ func (w *worker) admit(work, stop context.Context, step *core.Step) (released bo
 		}
 		if slices.Contains(answers, store.Held) {
 			crash.At(crash.GuardHeld, w.opt.Name)
-			w.held(pause)
+			// Here at once; other processes see the pause in the store.
+			if w.pause(PauseOf(pause)) && pause.Hold != nil {
+				w.m.held.Inc()
+			}
 		}
 	}
 	return released, nil
@@ -203,18 +206,6 @@ func (w *worker) judged(work, stop context.Context, step *core.Step, counted []*
 		w.core.Leave(i, core.Discarded)
 	}
 	return nil
-}
-
-// held pauses the service in this process at once; others see the pause in the store.
-func (w *worker) held(pause *store.Pause) {
-	if !w.condition.suspend(SuspensionOf(pause)) {
-		return
-	}
-	if pause.Hold != nil {
-		w.m.held.Inc()
-		w.log.Warn("held by the guard; an operator has to release, discard or extend", "event", "delivery.held", "why", pause.Reason)
-	}
-	w.stateChanged()
 }
 
 // obsoleteAfter reports whether a change may have been replaced while the service was paused, so

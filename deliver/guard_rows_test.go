@@ -123,7 +123,7 @@ func TestAHoldLastsOverAReload(t *testing.T) {
 	p.delivered()
 	p.retractAll(0, 100, 100)
 	p.held()
-	require.Eventually(t, func() bool { return p.stage.Conditions()[service].State == deliver.StateSuspended }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return p.stage.Conditions()[service].State == deliver.StatePaused }, patience, time.Millisecond)
 	p.activate(2)
 	fresh := &sink{traits: logOf(50)}
 	require.NoError(t, p.stage.Reconfigure(t.Context(), deliver.Reconfiguration{
@@ -131,8 +131,8 @@ func TestAHoldLastsOverAReload(t *testing.T) {
 		Add: []deliver.Service{{Name: service, Number: p.numbers[service], Sink: fresh, Retry: retry(), Guard: usualGuard}},
 	}))
 	c := p.stage.Conditions()[service]
-	require.Equal(t, deliver.StateSuspended, c.State)
-	require.NotNil(t, c.Suspended.Hold)
+	require.Equal(t, deliver.StatePaused, c.State)
+	require.NotNil(t, c.Pause.Hold)
 }
 
 // Admitted changes wait while an operator pauses the service: another process may have held
@@ -145,8 +145,8 @@ func TestWhatWaitedInAPauseIsJudgedAgain(t *testing.T) {
 	p.sinks[service].answer(func([]change.Change) error { tried <- struct{}{}; return refuse(sinks.Retry, false) })
 	p.retractAll(0, 5, 100)
 	<-tried
-	p.stage.Suspend(map[string]deliver.Suspension{service: {By: "ann"}})
-	require.Eventually(t, func() bool { return p.stage.Conditions()[service].State == deliver.StateSuspended }, patience, time.Millisecond)
+	p.stage.Pause(map[string]store.Pause{service: {Actor: "ann"}})
+	require.Eventually(t, func() bool { return p.stage.Conditions()[service].State == deliver.StatePaused }, patience, time.Millisecond)
 	others := store.Admission{Service: service, Kind: store.GuardRetract, Share: 0.05, Min: 10, Window: usualGuard.Window, Entities: 100, Now: time.Now()}
 	for i := range 20 {
 		others.Changes = append(others.Changes, store.GuardedChange{Entity: "other" + string(rune('a'+i)), Partition: 1, Position: at(int64(i))})
@@ -156,7 +156,7 @@ func TestWhatWaitedInAPauseIsJudgedAgain(t *testing.T) {
 	require.NotNil(t, pause)
 	require.NoError(t, p.store.EndHold(t.Context(), service, store.HoldEnd{Discard: store.Passes{0: at(p.next)}}, time.Now(), store.Audit{Actor: "ann", Action: "guard", Service: service}))
 	p.sinks[service].answer(nil)
-	p.stage.Suspend(nil)
+	p.stage.Pause(nil)
 	p.delivered()
 	require.Len(t, p.sinks[service].has(), 100)
 	require.EqualValues(t, 5, p.count("discarded"))

@@ -64,14 +64,14 @@ func (w *world) retractAll(from, to int, offset int64) {
 }
 
 // pauses returns the pauses of the store as the monitor hands them to a stage.
-func (w *world) pauses() map[string]deliver.Suspension {
+func (w *world) pauses() map[string]store.Pause {
 	all, err := w.store.Pauses(w.t.Context())
 	require.NoError(w.t, err)
-	suspended := map[string]deliver.Suspension{}
+	paused := map[string]store.Pause{}
 	for i := range all {
-		suspended[all[i].Service] = *deliver.SuspensionOf(&all[i])
+		paused[all[i].Service] = all[i]
 	}
-	return suspended
+	return paused
 }
 
 // held waits until the guard holds the service.
@@ -84,7 +84,7 @@ func (p *process) held() {
 func (p *process) decideHold(end func(store.Passes) store.HoldEnd) {
 	p.t.Helper()
 	require.NoError(p.t, p.store.EndHold(p.t.Context(), service, end(store.Passes{0: at(p.next)}), time.Now(), store.Audit{Actor: "ann", Action: "guard", Service: service}))
-	p.stage.Suspend(p.pauses())
+	p.stage.Pause(p.pauses())
 }
 
 // A mass deletion stops at the limit, other changes wait with it, and nothing is lost: a release
@@ -100,12 +100,12 @@ func TestAMassDeletionIsHeld(t *testing.T) {
 			p.held()
 			require.Eventually(t, func() bool { return len(p.sinks[service].has()) == 1050 }, patience, time.Millisecond, "5 % of 1,000 may leave")
 			c := p.stage.Conditions()[service]
-			require.Equal(t, deliver.StateSuspended, c.State)
+			require.Equal(t, deliver.StatePaused, c.State)
 			require.Equal(t, "held by the guard", c.Cause)
-			require.EqualValues(t, 1000, c.Suspended.Hold.Entities)
+			require.EqualValues(t, 1000, c.Pause.Hold.Entities)
 			require.EqualValues(t, 1, p.metric("weir_guard_holds_total", service))
-			p.stage.Suspend(nil) // a stale look at the pauses
-			require.Eventually(t, func() bool { return p.stage.Conditions()[service].State == deliver.StateSuspended }, patience, time.Millisecond)
+			p.stage.Pause(nil) // a stale look at the pauses
+			require.Eventually(t, func() bool { return p.stage.Conditions()[service].State == deliver.StatePaused }, patience, time.Millisecond)
 			require.Len(t, p.sinks[service].has(), 1050)
 
 			p.decideHold(func(at store.Passes) store.HoldEnd { return store.HoldEnd{Release: at} })
@@ -290,7 +290,7 @@ func TestTheCountIsExactOverKills(t *testing.T) {
 		_ = p.stop()
 		require.Less(t, kill, 100)
 	}
-	p = w.start(traits, guarding(usualGuard), func(o *deliver.Options) { o.Suspended = w.pauses() })
+	p = w.start(traits, guarding(usualGuard), func(o *deliver.Options) { o.Paused = w.pauses() })
 	require.LessOrEqual(t, len(left), 50)
 	require.EqualValues(t, 50, w.pauses()[service].Hold.Limit)
 	p.decideHold(func(at store.Passes) store.HoldEnd { return store.HoldEnd{Release: at} })

@@ -94,7 +94,11 @@ func (s *Stage) replace(old *worker, added []*worker) {
 	s.list(slices.DeleteFunc(slices.Clone(s.workers), func(w *worker) bool { return w == old }))
 	rows := old.core.Rows()
 	if i := slices.IndexFunc(added, func(w *worker) bool { return w.opt.Number == old.opt.Number }); i >= 0 {
-		added[i].condition.suspend(old.condition.now().Suspended)
+		p := old.condition.now().Pause
+		if !p.stored() {
+			p = nil
+		}
+		added[i].condition.paused(p)
 		added[i].queue.Failing = added[i].failing()
 		s.join(added[i], rows)
 	} else {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // target is what sinks of one process after the other write to.
@@ -183,7 +184,7 @@ func TestAWriteEndsWithItsPartition(t *testing.T) {
 
 // A takeover that fails waits as a write does: an operator makes it be tried now, or
 // not at all.
-func TestAFailedResumeIsProbedAndSuspended(t *testing.T) {
+func TestAFailedResumeIsProbedAndPaused(t *testing.T) {
 	w := newWorld(t, service)
 	tried := make(chan struct{}, 100)
 	var back atomic.Bool
@@ -202,7 +203,7 @@ func TestAFailedResumeIsProbedAndSuspended(t *testing.T) {
 		require.True(t, p.stage.Probe(service))
 		return len(tried) > 0
 	}, patience, time.Millisecond)
-	p.stage.Suspend(map[string]deliver.Suspension{service: {By: "ann"}})
+	p.stage.Pause(map[string]store.Pause{service: {Actor: "ann"}})
 	back.Store(true)
 	require.Eventually(t, func() bool { // the last attempt from before may be under way
 		for len(tried) > 0 {
@@ -211,8 +212,8 @@ func TestAFailedResumeIsProbedAndSuspended(t *testing.T) {
 		p.stage.Probe(service)
 		return len(tried) == 0
 	}, patience, time.Millisecond)
-	require.Equal(t, deliver.StateSuspended, p.stage.Conditions()[service].State)
-	p.stage.Suspend(nil)
+	require.Equal(t, deliver.StatePaused, p.stage.Conditions()[service].State)
+	p.stage.Pause(nil)
 	p.delivered()
 	require.Equal(t, []string{"a:1"}, s.has)
 	require.NoError(t, p.stop())

@@ -101,8 +101,8 @@ type Options struct {
 	Memory int64
 	// StopGrace is how long a write in flight may take at a shutdown. Defaults to 5s.
 	StopGrace time.Duration
-	// Suspended are the services that an operator or the guard has paused, by name.
-	Suspended map[string]Suspension
+	// Paused are the services that an operator or the guard has paused, by name.
+	Paused map[string]store.Pause
 	// Now is the time of the guard's windows and of refreshes. Defaults to time.Now.
 	Now func() time.Time
 	// Limit, if given, ends everything that a shutdown lets finish (writes, reads,
@@ -123,9 +123,7 @@ const (
 	StateRunning  State = "running"
 	StatePaced    State = "paced"    // changes wait on purpose, for the pace of the service
 	StateRetrying State = "retrying" // the last attempt failed and is repeated
-	StatePaused   State = "paused"   // refused as a whole; probed periodically
-	// StateSuspended: paused by an operator or the guard.
-	StateSuspended State = "suspended"
+	StatePaused   State = "paused"   // see Condition.Pause
 )
 
 // Stage delivers the changes of all services. Run it once; Handle is the router's handler. All

@@ -111,7 +111,7 @@ func newWorker(s *Stage, opt Service) *worker {
 		For: opt.Retry.For, MinBackoff: opt.Retry.MinBackoff, MaxBackoff: opt.Retry.MaxBackoff,
 		MaxBatch: w.traits.MaxBatch, MaxBytes: w.traits.MaxBytes, Pace: w.pace(holds),
 	})
-	w.condition.state, w.condition.suspension = StateRunning, suspensionOf(s.opt.Suspended, opt.Name)
+	w.condition.pause = PauseOf(pauseOf(s.opt.Paused, opt.Name))
 	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
 	w.queue = &core.Queue{Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.failing(), Paced: opt.Pace != Pace{}, Refresh: opt.Refresh}
 	return w
@@ -482,7 +482,7 @@ func (w *worker) open(work, stop context.Context) error {
 
 // until retries a sink's preparations (Open, Resume) until they succeed, stop ends, or no
 // partition is left (errRevoked). It waits as a write does: with the other services of a target
-// that is down, and while suspended.
+// that is down, and while paused.
 func (w *worker) until(work, stop context.Context, do func(context.Context) error) error {
 	pause := w.backoff()
 	for {
@@ -526,12 +526,8 @@ func (s *Stage) retryUntil(work, stop context.Context, what string, op func() er
 // reportFailure counts a failure of the sink, and logs the first one and one a minute, for all
 // services of a target that is down. about is the span of a change that failed, or nil.
 func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
-	state := StateRetrying
-	if e.Class == sinks.Pause {
-		state = StatePaused
-	}
 	w.m.failures.WithLabelValues(e.Class.String()).Inc()
-	changed, failures := w.condition.failed(e, state)
+	changed, failures := w.condition.failed(e)
 	if changed {
 		w.stateChanged()
 	}
@@ -542,8 +538,8 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 	if about != nil {
 		log = log.With("trace_id", about.ID())
 	}
-	if state == StatePaused {
-		log.Error("paused: the target refuses the whole service; probing", "event", "delivery.paused", "error", e)
+	if e.Class == sinks.Pause {
+		log.Error("paused: the target refuses the whole service; probing", "event", "delivery.paused", "cause", PausedByRefusal, "error", e)
 		return
 	}
 	log.Warn("delivery fails; retrying", "event", "delivery.failing", "error", e)

@@ -94,7 +94,7 @@ func TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks(t *testing.T) {
 	require.Zero(t, requests, "another process owns it")
 	of = 0
 	w.queue.SetBusy(true, false)
-	w.condition.failed(&sinks.Error{Err: context.DeadlineExceeded}, StateRetrying)
+	w.condition.failed(&sinks.Error{Err: context.DeadlineExceeded})
 	require.NoError(t, s.offerLetters(t.Context()))
 	require.Zero(t, requests, "its sink fails")
 	w.condition.recovered()

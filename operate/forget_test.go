@@ -64,7 +64,7 @@ func TestForgettingSurvivesADeathAtEveryStep(t *testing.T) {
 				entities = append(entities, fmt.Sprintf("B-%04d", i))
 			}
 			stock(t, e, "now", entities...)
-			require.NoError(t, operate.SuspendService(t.Context(), e.Store, aService, "me", ""))
+			require.NoError(t, operate.PauseService(t.Context(), e.Store, aService, "me", ""))
 			preview, err := operate.PreviewForget(t.Context(), s, "acme")
 			require.NoError(t, err)
 			require.EqualValues(t, 1200, preview.States)
@@ -84,7 +84,7 @@ func TestForgettingSurvivesADeathAtEveryStep(t *testing.T) {
 			rows, err := s.ServiceRows(t.Context(), a.Number, "", 10)
 			require.NoError(t, err)
 			require.Empty(t, rows, "step %d", step)
-			paused, err := operate.Suspended(t.Context(), e.Store)
+			paused, err := operate.Paused(t.Context(), e.Store)
 			require.NoError(t, err)
 			require.Empty(t, paused)
 			open, err := s.ListJobs(t.Context(), operate.ForgetKind, store.JobOpen, 10)

@@ -90,6 +90,8 @@ type ServiceHealth struct {
 	Service string        `json:"service"`
 	Level   Level         `json:"level"`
 	State   deliver.State `json:"state"`
+	// Cause is why it is paused.
+	Cause deliver.PauseCause `json:"cause,omitempty"`
 	// Refused is how many changes the target refused since its last delivery.
 	Refused int64 `json:"refused,omitempty"`
 	// Parked is how many failed changes wait for their next attempt.
@@ -99,6 +101,11 @@ type ServiceHealth struct {
 	Error   string    `json:"error"`             // in the target's own words
 	Do      string    `json:"do"`
 	Hold    *Held     `json:"hold,omitempty"` // without samples
+}
+
+// Waits reports whether an operator paused the service, or the guard: it waits for an operator.
+func (s *ServiceHealth) Waits() bool {
+	return s.Cause == deliver.PausedByOperator || s.Cause == deliver.PausedByGuard
 }
 
 // Limits beyond which a degraded service is down.
@@ -184,17 +191,20 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 	if c.Failure != nil {
 		do = remedy.Of(name, c.Failure)
 	}
+	if c.Pause != nil {
+		s.Cause = c.Pause.Cause
+	}
 	switch {
-	case c.State == deliver.StateSuspended:
+	case s.Cause == deliver.PausedByGuard:
+		s.Hold = &Held{Service: name, Since: s.Since, Why: c.Pause.Reason, Hold: *c.Pause.Hold}
+		s.Level, s.Error = LevelDown, "held by the guard: "+c.Pause.Reason
+		s.Do = fmt.Sprintf("weir guard show %[1]s shows samples; then weir guard release %[1]s, weir guard discard %[1]s or weir guard extend %[1]s; queued changes are kept", name)
+	case s.Cause == deliver.PausedByOperator:
 		s.Level, s.Do = LevelDegraded, fmt.Sprintf("when its customer is ready: weir resume %s; queued changes are kept", name)
-		if c.Suspended.Hold != nil {
-			s.Hold = &Held{Service: name, Since: s.Since, Why: c.Suspended.Why, Hold: *c.Suspended.Hold}
-			s.Level, s.Error = LevelDown, "held by the guard: "+c.Suspended.Why
-			s.Do = fmt.Sprintf("weir guard show %[1]s shows samples; then weir guard release %[1]s, weir guard discard %[1]s or weir guard extend %[1]s; queued changes are kept", name)
-		} else if s.Error = "paused by " + c.Suspended.By; c.Suspended.Why != "" {
-			s.Error += ": " + c.Suspended.Why
+		if s.Error = "paused by " + c.Pause.Actor; c.Pause.Reason != "" {
+			s.Error += ": " + c.Pause.Reason
 		}
-	case c.State == deliver.StatePaused:
+	case s.Cause == deliver.PausedByRefusal:
 		s.Level, s.Do = LevelDown, do+"; retried automatically"
 	case c.State == deliver.StateRetrying:
 		if s.Level, s.Do = LevelDegraded, do+"; retried automatically"; now.Sub(c.Since) >= longAway {

@@ -19,7 +19,7 @@ func TestHealthNamesTheWorstServiceFirst(t *testing.T) {
 		"a/p@well":    {State: deliver.StateRunning},
 		"b/p@refused": {State: deliver.StateRunning, Refused: 1, Since: ago(time.Minute), Error: "422 no such room"},
 		"c/p@rejects": {State: deliver.StateRunning, Refused: 40, Since: ago(time.Minute), Error: "422 never"},
-		"d/p@paused":  {State: deliver.StatePaused, Since: ago(time.Hour), Error: "401 Unauthorized"},
+		"d/p@paused":  {State: deliver.StatePaused, Pause: &deliver.Pause{Cause: deliver.PausedByRefusal}, Since: ago(time.Hour), Error: "401 Unauthorized"},
 		"e/p@blinks":  {State: deliver.StateRetrying, Since: ago(time.Second), Error: "connection refused"},
 		"g/p@full":    {State: deliver.StateRunning, Parked: deliver.Parked{Entities: 1000, Oldest: ago(time.Hour), Error: "502 try later", Full: true}},
 		"f/p@gone":    {State: deliver.StateRetrying, Since: ago(2 * time.Hour), Error: "connection refused"},

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -108,7 +107,7 @@ func (h *Health) AddElsewhere(all []Process, name string, now time.Time) {
 			add(p, i)
 		}
 		for _, s := range p.Services {
-			if s.State != deliver.StateSuspended { // every process knows that
+			if !s.Waits() { // every process knows that
 				add(p, Item{What: s.Service, Level: s.Level, Since: s.Since, NextTry: s.NextTry, Why: s.Error, Do: s.Do, Hold: s.Hold})
 			}
 		}

@@ -14,7 +14,7 @@ func TestElsewhere(t *testing.T) {
 	now := time.Now()
 	file := operate.ServiceHealth{Service: "acme/p@file", Level: operate.LevelDegraded, State: deliver.StateRetrying, Error: "another process writes this file", Do: "stop the other one"}
 	own := operate.ServiceHealth{Service: "acme/p@hook", Level: operate.LevelDown, State: deliver.StateRetrying, Error: "502"}
-	paused := operate.ServiceHealth{Service: "acme/p@paused", Level: operate.LevelDegraded, State: deliver.StateSuspended}
+	paused := operate.ServiceHealth{Service: "acme/p@paused", Level: operate.LevelDegraded, State: deliver.StatePaused, Cause: deliver.PausedByOperator}
 	report := func(name string, seen time.Time, services ...operate.ServiceHealth) operate.Process {
 		return operate.Process{Name: name, Seen: seen, Health: operate.Health{Level: operate.LevelDegraded, Services: services}}
 	}

@@ -63,7 +63,7 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	if !alive {
 		is.Since = lastSeen
 	}
-	suspended, err := Suspended(ctx, s)
+	pauses, err := Paused(ctx, s)
 	if err != nil {
 		return is, err
 	}
@@ -108,13 +108,13 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 			b.Queued = reached.Pending(number)
 			b.AtMost = b.Queued > 0
 		}
-		wish, paused := suspended[name]
+		pause, paused := pauses[name]
 		x, unwell := said[name]
 		if paused {
-			x = serviceHealth(name, deliver.Condition{State: deliver.StateSuspended, Since: wish.Since, Suspended: &wish}, now)
+			x = serviceHealth(name, deliver.Condition{State: deliver.StatePaused, Since: pause.Since, Pause: deliver.PauseOf(&pause)}, now)
 		}
 		switch {
-		case paused || unwell && alive && x.State != deliver.StateSuspended:
+		case paused || unwell && alive && !x.Waits():
 			b.Level, b.Since, b.NextTry, b.Why, b.Do, b.Hold = x.Level, x.Since, x.NextTry, x.Error, x.Do, x.Hold
 		case b.Queued == 0:
 			continue

@@ -53,15 +53,15 @@ type gauges struct {
 	timed      message.HandlerMiddleware // of all routers
 	rereads    prometheus.Counter
 	ready      prometheus.Gauge
-	blocked    *prometheus.GaugeVec // reason
-	pending    levels               // service
-	stalled    levels               // service; seconds
-	oldest     levels               // service; a time
-	clock      operate.QueueClock   // of the watcher alone
-	health     levels               // service; rank of a level
-	paused     levels               // service
-	behind     levels               // service; partitions
-	still      map[delivery]still   // what waits; of the watcher alone
+	blocked    *prometheus.GaugeVec           // reason
+	pending    levels                         // service
+	stalled    levels                         // service; seconds
+	oldest     levels                         // service; a time
+	clock      operate.QueueClock             // of the watcher alone
+	health     levels                         // service; rank of a level
+	paused     map[deliver.PauseCause]*levels // service
+	behind     levels                         // service; partitions
+	still      map[delivery]still             // what waits; of the watcher alone
 	refused    prometheus.Gauge
 	// Of the ledger of idempotency keys.
 	ledgerHeld    prometheus.Gauge
@@ -90,8 +90,8 @@ func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
 		pending:       level(vec("weir_delivery_queued", "Changes that are not delivered yet, by service; an upper bound.", "service")),
 		stalled:       level(vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service")),
 		oldest:        level(vec("weir_delivery_oldest_timestamp_seconds", "When the oldest queued change of the service was first seen, in seconds since 1970; absent when none is queued.", "service")),
-		health:        level(vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service")),
-		paused:        level(vec("weir_service_paused", "Services whose sink refuses them as a whole: 1 or 0, or more where services share a label.", "service")),
+		health:        level(vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, a change was refused, or paused by an operator), 2 down (held by the guard, refused as a whole, away for 5 minutes, or every change refused).", "service")),
+		paused:        pausedLevels(vec("weir_service_paused", "Services that are paused, by cause (operator, guard, or refused as a whole by the target): 1 or 0, or more where services share a label.", "service", "cause")),
 		behind:        level(vec("weir_service_behind", "Partitions of this process in which the service is lagging and catches up separately.", "service")),
 		failing:       level(vec("weir_source_failing", "1 while the source cannot be read.", "source")),
 		sourceHeld:    vec("weir_source_held", "Records of a Kafka source behind the start of an open transaction, which cannot be read before it ends.", "source"),
@@ -125,6 +125,15 @@ type still struct {
 type levels struct {
 	vec   *prometheus.GaugeVec
 	shown map[string]float64
+}
+
+// pausedLevels are the gauges of a vector by service and cause.
+func pausedLevels(v *prometheus.GaugeVec) map[deliver.PauseCause]*levels {
+	all := map[deliver.PauseCause]*levels{}
+	for _, cause := range []deliver.PauseCause{deliver.PausedByOperator, deliver.PausedByGuard, deliver.PausedByRefusal} {
+		all[cause] = &levels{vec: v.MustCurryWith(prometheus.Labels{"cause": string(cause)})}
+	}
+	return all
 }
 
 // set shows the values and no others.
@@ -176,13 +185,18 @@ func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide
 
 // conditions shows how the delivery of services is doing.
 func (g *gauges) conditions(of map[string]deliver.Condition, behind map[string]int, unwell []operate.ServiceHealth) {
-	health, paused, lagging := map[string]float64{}, map[string]float64{}, map[string]float64{}
+	health, lagging, paused := map[string]float64{}, map[string]float64{}, map[deliver.PauseCause]map[string]float64{}
+	for cause := range g.paused {
+		paused[cause] = map[string]float64{}
+	}
 	for service, c := range of {
 		label := g.labels.Of(service)
 		health[label] += 0
-		paused[label] += 0
-		if c.State == deliver.StatePaused {
-			paused[label]++
+		for cause, services := range paused {
+			services[label] += 0
+			if c.Pause != nil && c.Pause.Cause == cause {
+				services[label]++
+			}
 		}
 		partitions := behind[service]
 		if c.State == deliver.StatePaced { // it lags on purpose
@@ -195,7 +209,9 @@ func (g *gauges) conditions(of map[string]deliver.Condition, behind map[string]i
 		health[label] = max(health[label], float64(s.Level.Rank()))
 	}
 	g.health.set(health)
-	g.paused.set(paused)
+	for cause, services := range paused {
+		g.paused[cause].set(services)
+	}
 	g.behind.set(lagging)
 }
 

@@ -191,7 +191,7 @@ func (m *monitor) updateGauges(ctx context.Context) {
 	if m.keys != nil {
 		m.keys.Refresh()
 	}
-	m.work.applySuspensions(ctx)
+	m.work.applyPauses(ctx)
 	m.showProbes()
 	m.showBacklogs(ctx)
 	m.inbox.note()

@@ -71,7 +71,7 @@ func TestStalledDeliveries(t *testing.T) {
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0}, values(stalled))
 }
 
-// gaugeValues returns a gauge by its only label.
+// gaugeValues returns a gauge by its labels.
 func gaugeValues(t *testing.T, reg *prometheus.Registry, name string) map[string]float64 {
 	families, err := reg.Gather()
 	require.NoError(t, err)
@@ -79,7 +79,11 @@ func gaugeValues(t *testing.T, reg *prometheus.Registry, name string) map[string
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name {
-				found[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+				var labels []string
+				for _, l := range m.GetLabel() {
+					labels = append(labels, l.GetValue())
+				}
+				found[strings.Join(labels, " ")] = m.GetGauge().GetValue()
 			}
 		}
 	}
@@ -91,11 +95,13 @@ func TestServicesThatShareALabel(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	g := newGauges(reg, servicelabel.New(1))
 	g.conditions(map[string]deliver.Condition{"a/x@s": {}}, nil, nil)
-	paused := deliver.Condition{State: deliver.StatePaused}
+	paused := deliver.Condition{State: deliver.StatePaused, Pause: &deliver.Pause{Cause: deliver.PausedByRefusal}}
 	g.conditions(map[string]deliver.Condition{"a/x@s": {}, "b/x@s": paused, "b/y@s": paused, "b/z@s": {}}, map[string]int{"b/x@s": 2, "b/z@s": 3}, []operate.ServiceHealth{
 		{Service: "b/x@s", Level: operate.LevelDown}, {Service: "b/z@s", Level: operate.LevelDegraded},
 	})
-	require.Equal(t, map[string]float64{"a/x@s": 0, "b/*": 2}, gaugeValues(t, reg, "weir_service_paused"))
+	require.Equal(t, map[string]float64{
+		"operator a/x@s": 0, "operator b/*": 0, "guard a/x@s": 0, "guard b/*": 0, "refused a/x@s": 0, "refused b/*": 2,
+	}, gaugeValues(t, reg, "weir_service_paused"))
 	require.Equal(t, map[string]float64{"a/x@s": 0, "b/*": 5}, gaugeValues(t, reg, "weir_service_behind"))
 	require.Equal(t, map[string]float64{"a/x@s": 0, "b/*": float64(operate.LevelDown.Rank())}, gaugeValues(t, reg, "weir_service_health"))
 	services := []decide.Service{{Name: "a/x@s", Number: 1}, {Name: "b/x@s", Number: 2}, {Name: "b/y@s", Number: 3}}

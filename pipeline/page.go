@@ -80,17 +80,17 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	return p.operators.listen()
 }
 
-// Suspend pauses the deliveries of a service, or, with on false, resumes them: here at
+// Pause pauses the deliveries of a service, or, with on false, resumes them: here at
 // once, in other processes within seconds, and over restarts.
-func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, why string) error {
+func (p *Pipeline) Pause(ctx context.Context, service string, on bool, actor, why string) error {
 	change := operate.ResumeService
 	if on {
-		change = operate.SuspendService
+		change = operate.PauseService
 	}
 	if err := change(ctx, p.store, service, actor, why); err != nil {
 		return err
 	}
-	p.work.applySuspensions(ctx)
+	p.work.applyPauses(ctx)
 	return nil
 }
 

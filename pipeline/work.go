@@ -126,7 +126,7 @@ func (st *workStage) newStage(ctx context.Context, now *settings, o startOptions
 	if err != nil {
 		return nil, err
 	}
-	suspended, err := operate.Suspended(ctx, st.store)
+	paused, err := operate.Paused(ctx, st.store)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (st *workStage) newStage(ctx context.Context, now *settings, o startOptions
 		return nil, err
 	}
 	return deliver.New(deliver.Options{
-		Services: services, Suspended: suspended, Revision: o.revision, Superseded: o.superseded, Store: st.store, History: st.store,
+		Services: services, Paused: paused, Revision: o.revision, Superseded: o.superseded, Store: st.store, History: st.store,
 		Feed:    transport.GroupConfig{ID: changesTopic, Topic: changesTopic, CloseTimeout: closeTimeout(st.cfg), Limit: limit},
 		Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) },
 		InboxEnd:   st.inboxEnd,
@@ -243,14 +243,14 @@ func (st *workStage) conditions() map[string]deliver.Condition {
 	return map[string]deliver.Condition{}
 }
 
-// applySuspensions tells the stage which services operators suspended. While the store does
+// applyPauses tells the stage which services operators and the guard paused. While the store does
 // not answer they stay as they are.
-func (st *workStage) applySuspensions(ctx context.Context) {
+func (st *workStage) applyPauses(ctx context.Context) {
 	stage := st.stage.Load()
 	if stage == nil {
 		return
 	}
-	if all, err := operate.Suspended(ctx, st.store); err == nil {
-		stage.Suspend(all)
+	if all, err := operate.Paused(ctx, st.store); err == nil {
+		stage.Pause(all)
 	}
 }

@@ -45,7 +45,7 @@ func (o *operators) record(p *pipeline.Pipeline) {
 func (o *operators) make(p *pipeline.Pipeline) http.Handler {
 	token, file := p.Control().OwnToken()
 	o.page = page.New(page.Options{
-		Config: p.Config, Store: p.Store(), Tools: p.Tools, History: o.history, Roles: p.Roles().Names(), Suspend: p.Suspend, Probe: p.Probe,
+		Config: p.Config, Store: p.Store(), Tools: p.Tools, History: o.history, Roles: p.Roles().Names(), Pause: p.Pause, Probe: p.Probe,
 		Health: p.Status, Conditions: p.Conditions, RunInBackground: p.Control().RunInBackground,
 		Attempts: p.Attempts(), Token: p.Config().Admin.Token.Reveal(), OwnToken: token, OwnFile: file, Logger: o.log,
 	})

@@ -9,10 +9,10 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
 
@@ -74,13 +74,13 @@ func newPausingCommand(a *app, c *cobra.Command, pause bool) *cobra.Command {
 }
 
 func pauseService(ctx context.Context, a *app, cfg *config.Config, s assemble.Store, name string, pause bool, reason string) error {
-	before, err := operate.Suspended(ctx, s)
+	before, err := operate.Paused(ctx, s)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	held, was := before[name]
 	if held.Hold != nil && !pause {
-		return hinted(fmt.Errorf("the guard holds %s: %s", name, held.Why), "weir guard show %[1]s -c %[2]s, then weir guard release %[1]s -c %[2]s, weir guard discard %[1]s -c %[2]s or weir guard extend %[1]s -c %[2]s", name, a.config)
+		return hinted(fmt.Errorf("the guard holds %s: %s", name, held.Reason), "weir guard show %[1]s -c %[2]s, then weir guard release %[1]s -c %[2]s, weir guard discard %[1]s -c %[2]s or weir guard extend %[1]s -c %[2]s", name, a.config)
 	}
 	if !was || pause { // a paused service can be resumed even if the configuration lacks it
 		if err := delivered(cfg, name); err != nil {
@@ -89,23 +89,23 @@ func pauseService(ctx context.Context, a *app, cfg *config.Config, s assemble.St
 	}
 	change := operate.ResumeService
 	if pause {
-		change = operate.SuspendService
+		change = operate.PauseService
 	}
 	if err := change(ctx, s, name, operate.Actor(), reason); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	after, err := operate.Suspended(ctx, s)
+	after, err := operate.Paused(ctx, s)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return printPaused(a, name, before, after, pause)
 }
 
-func printPaused(a *app, name string, before, after map[string]deliver.Suspension, pause bool) error {
+func printPaused(a *app, name string, before, after map[string]store.Pause, pause bool) error {
 	_, was := before[name]
 	now, is := after[name]
 	if a.json {
-		r := pausedJSON{Service: name, Paused: is, Changed: was != is, By: now.By, Why: now.Why}
+		r := pausedJSON{Service: name, Paused: is, Changed: was != is, By: now.Actor, Why: now.Reason}
 		if is {
 			r.Since = &now.Since
 		}
@@ -114,9 +114,9 @@ func printPaused(a *app, name string, before, after map[string]deliver.Suspensio
 	name = a.cell(name)
 	switch {
 	case pause && was:
-		fmt.Fprintf(a.out, "%s was paused already, since %s by %s", name, now.Since.Format(time.RFC3339), terminal.Visible(now.By))
-		if now.Why != "" {
-			fmt.Fprintf(a.out, ": %s", terminal.Visible(now.Why))
+		fmt.Fprintf(a.out, "%s was paused already, since %s by %s", name, now.Since.Format(time.RFC3339), terminal.Visible(now.Actor))
+		if now.Reason != "" {
+			fmt.Fprintf(a.out, ": %s", terminal.Visible(now.Reason))
 		}
 		fmt.Fprintln(a.out)
 	case pause:
@@ -151,9 +151,9 @@ func retryNow(ctx context.Context, a *app, name string) error {
 		return err
 	}
 	err = a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
-		paused, err := operate.Suspended(ctx, s)
+		paused, err := operate.Paused(ctx, s)
 		if by, is := paused[name]; err == nil && is {
-			return hinted(fmt.Errorf("%s is paused by %s, so it is not retried", name, terminal.Visible(by.By)), "weir resume %s -c %s", name, a.config)
+			return hinted(fmt.Errorf("%s is paused by %s, so it is not retried", name, terminal.Visible(by.Actor)), "weir resume %s -c %s", name, a.config)
 		}
 		return err
 	})

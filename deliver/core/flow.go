@@ -67,7 +67,7 @@ type Queue struct {
 	Name     string
 	Number   int32
 	MaxBytes int64 // bound of queued changes at a working sink, 0 for no bound
-	Failing  bool  // the sink fails, or the service is suspended
+	Failing  bool  // the sink fails, or the service is paused
 	Paced    bool  // changes may wait in hand for the pace of the service
 	// Refresh is the period in which each unchanged entity is sent again. 0 means never.
 	Refresh time.Duration

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -105,7 +104,7 @@ type report struct {
 	retrying   []store.DeadLetter               // failed changes, and those behind them
 	failing    map[string]operate.ServiceHealth // as live processes reported lately
 	reached    *operate.DeliveryProgress
-	paused     map[string]deliver.Suspension
+	paused     map[string]store.Pause
 	plan       *decide.Plan
 	inspection *decide.Inspection
 	now        decide.Step // what would be decided now

@@ -69,7 +69,7 @@ func (s *report) gather(ctx context.Context) error {
 			s.rows[name] = row
 		}
 	}
-	if s.paused, err = operate.Suspended(ctx, s.in.Store); err != nil {
+	if s.paused, err = operate.Paused(ctx, s.in.Store); err != nil {
 		return err
 	}
 	processes, err := operate.Processes(ctx, s.in.Store)
@@ -79,7 +79,7 @@ func (s *report) gather(ctx context.Context) error {
 	s.failing = map[string]operate.ServiceHealth{}
 	for i := range processes {
 		for _, h := range processes[i].Services {
-			if processes[i].Alive(time.Now()) && (h.State == deliver.StateRetrying || h.State == deliver.StatePaused) {
+			if processes[i].Alive(time.Now()) && (h.State == deliver.StateRetrying || h.Cause == deliver.PausedByRefusal) {
 				s.failing[h.Service] = h
 			}
 		}

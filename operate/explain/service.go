@@ -48,9 +48,9 @@ func (s *report) service(c config.Service) Service {
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
 		out.Queued = row.Content != nil && !row.Refused && row.Version >= at
 		if p, is := s.paused[c.Name]; is && p.Hold != nil {
-			out.Paused = "the guard holds the service: " + p.Why
+			out.Paused = "the guard holds the service: " + p.Reason
 		} else if is {
-			out.Paused = "the service is paused by " + p.By
+			out.Paused = "the service is paused by " + p.Actor
 		}
 		parked := slices.IndexFunc(s.retrying, func(l store.DeadLetter) bool { return l.Service == c.Name })
 		if h, failing := s.failing[c.Name]; failing {

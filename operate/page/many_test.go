@@ -50,7 +50,7 @@ func manyServices(t testing.TB, n int) *page.Page {
 		decided.WithLabelValues(label, "sent").Add(7)
 		w.conditions[s.Name] = deliver.Condition{State: deliver.StateRunning}
 		if i%50 == 0 {
-			w.conditions[s.Name] = deliver.Condition{State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: "401"}
+			w.conditions[s.Name] = deliver.Condition{State: deliver.StatePaused, Pause: &deliver.Pause{Cause: deliver.PausedByRefusal}, Since: w.now.Add(-time.Hour), Error: "401"}
 		}
 	}
 	return w.page

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
@@ -137,7 +136,7 @@ func (p overviewSection) problems(now *snapshot.Snapshot, health operate.Health)
 			x.Oldest = counts.Oldest
 		}
 		same := func(o problem) bool {
-			return x.Error != "" && x.State != deliver.StateSuspended && x.Refused == 0 && o.Service != "" && o.State == x.State && o.Level == x.Level && o.Error == x.Error
+			return x.Error != "" && !x.Waits() && x.Refused == 0 && o.Service != "" && o.State == x.State && o.Level == x.Level && o.Error == x.Error
 		}
 		if i := slices.IndexFunc(all, same); i >= 0 {
 			all[i].Others++

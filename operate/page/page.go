@@ -38,9 +38,8 @@ type Options struct {
 	History *history.Recorder
 	// Roles are the stages that this process runs, of ingest and work.
 	Roles []string
-	// Suspend suspends deliveries to a service, or resumes them, in all processes, and records
-	// it.
-	Suspend func(ctx context.Context, service string, on bool, actor, why string) error
+	// Pause pauses deliveries to a service, or resumes them, in all processes, and records it.
+	Pause func(ctx context.Context, service string, on bool, actor, why string) error
 	// Probe makes a service retry now. It returns false when this process does not deliver it.
 	Probe func(service string) bool
 	// Health says how the process and its services are doing.

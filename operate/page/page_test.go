@@ -56,7 +56,7 @@ type world struct {
 	registry   *prometheus.Registry
 	process    operate.Process // as its history sees it
 	problems   []operate.Item
-	asked      []string // of suspending and probing
+	asked      []string // of pausing and probing
 
 	beside sync.WaitGroup
 }
@@ -78,11 +78,11 @@ func newWorld(t testing.TB, change func(*page.Options)) *world {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
 	w := &world{t: t, store: s, now: time.Unix(1_700_000_000, 0), registry: prometheus.NewRegistry()}
-	w.conditions = map[string]deliver.Condition{"acme/all@out": {State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: "401 Unauthorized"}}
+	w.conditions = map[string]deliver.Condition{"acme/all@out": {State: deliver.StatePaused, Pause: &deliver.Pause{Cause: deliver.PausedByRefusal}, Since: w.now.Add(-time.Hour), Error: "401 Unauthorized"}}
 	w.opt = page.Options{
 		Config: func() *config.Config { return cfg }, Store: s, History: history.New(history.Options{Registry: w.registry, Process: func() operate.Process { return w.process }, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now }}),
 		Roles: []string{"ingest", "work"},
-		Suspend: func(_ context.Context, service string, on bool, actor, why string) error {
+		Pause: func(_ context.Context, service string, on bool, actor, why string) error {
 			w.asked = append(w.asked, fmt.Sprint(service, " ", on, " ", actor, " ", why))
 			return nil
 		},
@@ -321,7 +321,7 @@ func TestServicesAndOverview(t *testing.T) {
 	w.registry.MustRegister(deliveries)
 	deliveries.WithLabelValues("acme/all@out", "delivered").Add(1000)
 	_, body := w.get("/services", bearer)
-	require.Contains(t, body, `<span class="pill bad" title="401 Unauthorized">rejected</span>`)
+	require.Contains(t, body, `<span class="pill bad" title="401 Unauthorized">paused: refused</span>`)
 	require.Contains(t, body, `data-label="delivered">1,000</td>`)
 	require.Contains(t, body, `data-label="delivered per second">–</td>`, "one look gives no rate")
 	w.now = w.now.Add(2 * time.Second)
@@ -331,7 +331,7 @@ func TestServicesAndOverview(t *testing.T) {
 	_, body = w.get("/", bearer)
 	require.Contains(t, body, `<span class="bad">1 down</span>`)
 	require.NotContains(t, body, ">Ready<")
-	for _, told := range []string{"down, rejected", "401 Unauthorized", "2023-11-14 21:13:20", "or ask its operator"} {
+	for _, told := range []string{"down, paused: refused", "401 Unauthorized", "2023-11-14 21:13:20", "or ask its operator"} {
 		require.Contains(t, body, told)
 	}
 	w.conditions["acme/all@out"] = deliver.Condition{

@@ -115,13 +115,14 @@ func TestAServiceIsPausedResumedAndProbed(t *testing.T) {
 	require.Contains(t, body, `value="pause"`)
 	require.Contains(t, body, `value="retry-now"`)
 	require.NotContains(t, body, `value="resume"`)
-	w.conditions["acme/all@out"] = deliver.Condition{State: deliver.StateSuspended, Since: w.now, Suspended: &deliver.Suspension{By: script, Why: script}}
+	w.conditions["acme/all@out"] = deliver.Condition{State: deliver.StatePaused, Since: w.now, Pause: deliver.PauseOf(&store.Pause{Actor: script, Reason: script})}
 	_, body = w.get(oneService, as)
 	require.NotContains(t, body, `value="pause"`)
 	require.Contains(t, body, `value="resume"`)
 	require.Contains(t, body, "paused by ")
 	require.NotContains(t, body, script)
-	w.conditions["acme/all@out"].Suspended.Hold = &store.Hold{Kind: store.GuardRetract, Limit: 50}
+	held := store.Pause{Actor: script, Reason: script, Hold: &store.Hold{Kind: store.GuardRetract, Limit: 50}}
+	w.conditions["acme/all@out"] = deliver.Condition{State: deliver.StatePaused, Since: w.now, Pause: deliver.PauseOf(&held)}
 	_, body = w.get(oneService, as)
 	require.NotContains(t, body, `value="resume"`)
 	for _, do := range []string{operate.Release, operate.Discard, operate.Extend} {
@@ -137,7 +138,7 @@ func TestAServiceIsPausedResumedAndProbed(t *testing.T) {
 func TestAServicesPage(t *testing.T) {
 	w := newWorld(t, nil)
 	w.conditions["acme/all@out"] = deliver.Condition{
-		State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: script, Detail: strings.Repeat("long ", 300) + script,
+		State: deliver.StatePaused, Pause: &deliver.Pause{Cause: deliver.PausedByRefusal}, Since: w.now.Add(-time.Hour), Error: script, Detail: strings.Repeat("long ", 300) + script,
 	}
 	require.NoError(t, w.store.AddLetters(t.Context(), []store.DeadLetter{
 		{Stage: store.StageDeliver, Service: "acme/all@out", Code: "refused", Reason: script, DedupKey: "1"},
@@ -221,7 +222,7 @@ func TestTwoHundredServices(t *testing.T) {
 	require.Less(t, stuck, flow, "first of all")
 	_, body = s.get("/services", bearer)
 	require.Equal(t, 200, strings.Count(body, `<th scope="row">`))
-	require.Less(t, strings.Index(body, ">rejected<"), strings.Index(body, ">running<"), "those that are not well first")
+	require.Less(t, strings.Index(body, ">paused: refused<"), strings.Index(body, ">running<"), "those that are not well first")
 	_, body = s.get("/services?only=unwell", bearer)
 	require.Equal(t, 2, strings.Count(body, `<th scope="row">`))
 	_, body = s.get("/services?customer=zest&q=PRICE", bearer)

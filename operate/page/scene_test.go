@@ -65,10 +65,13 @@ func newScene(t *testing.T, services, letters int) *scene {
 		w.conditions[name] = deliver.Condition{State: deliver.StateRunning}
 	}
 	w.conditions[s.services[0]] = deliver.Condition{
-		State: deliver.StatePaused, Since: w.now.Add(-37 * time.Minute), Error: "the target answers 401 Unauthorized: token expired", Cause: "401 Unauthorized",
+		State: deliver.StatePaused, Pause: &deliver.Pause{Cause: deliver.PausedByRefusal}, Since: w.now.Add(-37 * time.Minute), Error: "the target answers 401 Unauthorized: token expired", Cause: "401 Unauthorized",
 		Detail: `POST https://hooks.example/in: 401 Unauthorized: {"error":"token expired","hint":"ask for a new one at https://hooks.example/tokens","request":"7c9e6679-7425-40de-944b-e07fc1f90ae7"}`,
 	}
-	w.conditions[s.services[1]] = deliver.Condition{State: deliver.StateSuspended, Since: w.now.Add(-2 * time.Hour), Suspended: &deliver.Suspension{Since: w.now.Add(-2 * time.Hour), By: "ann@127.0.0.1", Why: "their warehouse moves until noon"}}
+	w.conditions[s.services[1]] = deliver.Condition{
+		State: deliver.StatePaused, Since: w.now.Add(-2 * time.Hour),
+		Pause: deliver.PauseOf(&store.Pause{Since: w.now.Add(-2 * time.Hour), Actor: "ann@127.0.0.1", Reason: "their warehouse moves until noon"}),
+	}
 	s.day(sources)
 	s.state(letters)
 	return s

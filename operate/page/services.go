@@ -97,15 +97,12 @@ func (r serviceRow) Class() string {
 	return "good"
 }
 
-// stateWords names the state of a service.
-func stateWords(s deliver.State) string {
-	switch s {
-	case deliver.StatePaused:
-		return "rejected"
-	case deliver.StateSuspended:
-		return "paused"
+// stateWords names the state of a service, and why it is paused.
+func stateWords(s deliver.State, cause deliver.PauseCause) string {
+	if cause == "" {
+		return string(s)
 	}
-	return string(s)
+	return string(s) + ": " + string(cause)
 }
 
 type servicesBody struct {
@@ -293,11 +290,11 @@ func (p serviceSection) view(r *http.Request) (view, error) {
 
 // addHold adds the guard's hold of a service, with samples where the log answers.
 func (p serviceSection) addHold(r *http.Request, name string, b *serviceBody) {
-	s := b.Row.Condition.Suspended
+	s := b.Row.Condition.Pause
 	if s == nil || s.Hold == nil {
 		return
 	}
-	b.Held = &operate.Held{Service: name, Since: s.Since, Why: s.Why, Hold: *s.Hold}
+	b.Held = &operate.Held{Service: name, Since: s.Since, Why: s.Reason, Hold: *s.Hold}
 	if held, err := operate.Hold(r.Context(), p.opt.Store, name); err != nil {
 		b.Unread = err.Error()
 	} else {
@@ -341,7 +338,7 @@ func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session
 	}
 	switch do := r.PostForm.Get("do"); do {
 	case "pause", "resume":
-		if err := p.opt.Suspend(r.Context(), name, do == "pause", who.Actor, why); err != nil {
+		if err := p.opt.Pause(r.Context(), name, do == "pause", who.Actor, why); err != nil {
 			return err
 		}
 		if do == "pause" {

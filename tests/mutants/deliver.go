@@ -219,7 +219,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a pause lasts over a reload", in: "deliver", fn: "Stage.replace",
-		find: "added[i].condition.suspend(old.condition.now().Suspended)", put: "_ = added[i].condition",
+		find: "added[i].condition.paused(p)", put: "_ = p",
 		test: "TestAHoldLastsOverAReload",
 	},
 	{
@@ -340,7 +340,7 @@ var deliverMutants = []mutant{
 	{
 		rule: "a takeover that fails waits as a write does", in: "deliver", fn: "worker.until",
 		find: "if !_1._2(_3, _4, _5._6()) {", put: "if !_4.Await(_3, _5._6()) {",
-		test: "TestAFailedResumeIsProbedAndSuspended",
+		test: "TestAFailedResumeIsProbedAndPaused",
 	},
 	{
 		rule: "a first mark is saved before the first write", in: "deliver", fn: "worker.resume",

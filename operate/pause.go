@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -15,24 +14,24 @@ type Pauses interface {
 	EndPause(ctx context.Context, service string, audit store.Audit) error
 }
 
-// Suspended returns the services that are paused by operators or the guard, by name.
-func Suspended(ctx context.Context, s interface {
+// Paused returns the services that are paused by operators or the guard, by name.
+func Paused(ctx context.Context, s interface {
 	Pauses(ctx context.Context) ([]store.Pause, error)
-}) (map[string]deliver.Suspension, error) {
+}) (map[string]store.Pause, error) {
 	pauses, err := s.Pauses(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[string]deliver.Suspension, len(pauses))
+	all := make(map[string]store.Pause, len(pauses))
 	for i := range pauses {
-		all[pauses[i].Service] = *deliver.SuspensionOf(&pauses[i])
+		all[pauses[i].Service] = pauses[i]
 	}
 	return all, nil
 }
 
-// SuspendService pauses deliveries to a service until ResumeService, in every process and
+// PauseService pauses deliveries to a service until ResumeService, in every process and
 // over restarts, and records it. A service that is paused already stays as it is.
-func SuspendService(ctx context.Context, s Pauses, service, actor, why string) error {
+func PauseService(ctx context.Context, s Pauses, service, actor, why string) error {
 	p := store.Pause{Service: service, Since: time.Now().UTC().Truncate(time.Microsecond), Actor: actor, Reason: why}
 	return s.PutPause(ctx, p, store.Audit{Actor: actor, Action: "pause", Service: service, Reason: why})
 }

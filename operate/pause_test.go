@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The store has the suspended services for all processes, with actor and reason, and the
+// The store has the paused services for all processes, with actor and reason, and the
 // audit has every step.
-func TestSuspendedServicesAreRemembered(t *testing.T) {
+func TestPausesAreStored(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
 	names := func() (all []string) {
-		found, err := operate.Suspended(t.Context(), s)
+		found, err := operate.Paused(t.Context(), s)
 		require.NoError(t, err)
 		for name := range found {
 			all = append(all, name)
@@ -26,14 +26,14 @@ func TestSuspendedServicesAreRemembered(t *testing.T) {
 		return all
 	}
 	require.Empty(t, names())
-	require.NoError(t, operate.SuspendService(t.Context(), s, "acme/a@x", "ann@here", "they move"))
-	require.NoError(t, operate.SuspendService(t.Context(), s, "acme/b@x", "ann@here", ""))
-	require.NoError(t, operate.SuspendService(t.Context(), s, "acme/a@x", "bob@here", "again"))
+	require.NoError(t, operate.PauseService(t.Context(), s, "acme/a@x", "ann@here", "they move"))
+	require.NoError(t, operate.PauseService(t.Context(), s, "acme/b@x", "ann@here", ""))
+	require.NoError(t, operate.PauseService(t.Context(), s, "acme/a@x", "bob@here", "again"))
 	require.ElementsMatch(t, []string{"acme/a@x", "acme/b@x"}, names())
-	found, err := operate.Suspended(t.Context(), s)
+	found, err := operate.Paused(t.Context(), s)
 	require.NoError(t, err)
-	require.Equal(t, "ann@here", found["acme/a@x"].By, "the first stays")
-	require.Equal(t, "they move", found["acme/a@x"].Why)
+	require.Equal(t, "ann@here", found["acme/a@x"].Actor, "the first stays")
+	require.Equal(t, "they move", found["acme/a@x"].Reason)
 	require.False(t, found["acme/a@x"].Since.IsZero())
 	require.NoError(t, operate.ResumeService(t.Context(), s, "acme/a@x", "bob@here", "moved"))
 	require.NoError(t, operate.ResumeService(t.Context(), s, "acme/none@x", "bob@here", ""))
