@@ -2,14 +2,10 @@ package deliver
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -19,468 +15,454 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// write makes an attempt at changes in hand.
-func (w *worker) write(work, stop context.Context, step core.Step) error {
-	if _, err := w.awaitResumed(stop); err != nil {
-		return err
-	}
-	if err := w.open(work, stop); err != nil {
-		return err
-	}
-	if err := w.resume(work, stop); err != nil {
-		return err
-	}
-	if err := w.dropObsolete(work, stop, &step, w.waited); err != nil {
-		return err
-	}
-	w.leaveKnown(&step)
-	return w.attempt(work, stop, step)
+// attempt is a step of core that leads to the sink: the checks before it, one call of Write, and what
+// that shows.
+type attempt struct {
+	*worker
+	step core.Step
+
+	todo    []*delivery     // of the items of step
+	changes []change.Change // of todo
+	failed  []*sinks.Error  // by change; nil for a success
+	whole   *sinks.Error    // the failure of all of them, if there is one
+	start   time.Time
+	took    time.Duration
+	// receipts are for the history. answered says that the sink gave some.
+	receipts []sinks.Receipt
+	answered bool
 }
 
-// dropObsolete drops, for a state sink, changes that a newer decision has replaced since
-// they came into hand; that one is on its way (I10). It also drops those of revoked
-// partitions.
-func (w *worker) dropObsolete(work, stop context.Context, step *core.Step, waited bool) error {
-	w.leaveRevoked(step)
-	if w.traits.Kind != sinks.State {
+// write makes an attempt at changes in hand.
+func (a *attempt) write(work, stop context.Context) error {
+	if _, err := a.target.awaitResumed(stop); err != nil {
+		return err
+	}
+	if err := a.target.open(work, stop); err != nil {
+		return err
+	}
+	if err := a.recovery.resume(work, stop); err != nil {
+		return err
+	}
+	if err := a.dropObsolete(work, stop, a.target.waited); err != nil {
+		return err
+	}
+	a.leaveKnown()
+	return a.try(work, stop)
+}
+
+// dropObsolete drops, for a state sink, changes that a newer decision has replaced since they came into
+// hand (all: however short that is); that one is on its way (I10). A row waits for it, which takes the row over,
+// unless that is of another partition. It also drops the changes of revoked partitions.
+func (a *attempt) dropObsolete(work, stop context.Context, all bool) error {
+	a.leaveRevoked()
+	if a.traits.Kind != sinks.State {
 		return nil
 	}
 	var entities []string
-	for _, i := range step.Items {
-		if i.Stale || waited {
+	for _, i := range a.step.Items {
+		if i.Stale || all {
 			entities = append(entities, i.Entity)
 		}
 	}
-	rows, err := w.rows(work, stop, entities)
+	rows, err := a.s.rows(work, stop, a.opt.Number, entities)
 	if err != nil {
 		return err
 	}
-	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
+	a.step.Items = slices.DeleteFunc(a.step.Items, func(i *core.Item) bool {
 		newer := rows[i.Entity].Version
-		if newer <= i.Version {
+		switch {
+		case newer <= i.Version:
 			return false
+		case i.Row && a.s.opt.Partition(i.Entity, newer) == i.Partition:
+			a.core.Postpone(time.Now(), i)
+		default:
+			a.superseded(i.Entity, newer)
+			a.core.Leave(i, core.Overtaken)
 		}
-		w.superseded(i.Entity, newer)
-		w.core.Leave(i, core.Overtaken)
 		return true
 	})
 	return nil
 }
 
-// leaveRevoked drops the changes of revoked partitions, here and in a step.
-func (w *worker) leaveRevoked(step *core.Step) {
-	w.dropRevoked()
-	step.Items = slices.DeleteFunc(step.Items, w.revoked)
+// leaveRevoked drops the changes of revoked partitions, here and in the step.
+func (a *attempt) leaveRevoked() {
+	a.dropRevoked()
+	a.step.Items = slices.DeleteFunc(a.step.Items, a.revoked)
 }
 
-func (w *worker) revoked(i *core.Item) bool {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
+func (a *attempt) revoked(i *core.Item) bool {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
 	return i.Owner.(*core.Partition).Revoked()
 }
 
-// retry makes an attempt at parked changes. A row of a state sink that a newer decision
-// has replaced waits for that change, which takes it over.
-func (w *worker) retry(work, stop context.Context, step core.Step) error {
-	waited, err := w.awaitResumed(stop)
+// leaveKnown settles changes whose content the target has.
+func (a *attempt) leaveKnown() {
+	a.step.Items = slices.DeleteFunc(a.step.Items, func(i *core.Item) bool {
+		if !a.known.has(i, &i.Data.(*delivery).change) {
+			return false
+		}
+		a.core.Leave(i, core.Skipped)
+		return true
+	})
+}
+
+// retry makes an attempt at parked changes.
+func (a *attempt) retry(work, stop context.Context) error {
+	waited, err := a.target.awaitResumed(stop)
 	if err != nil || waited {
 		return err
 	}
-	if err := w.open(work, stop); err != nil {
+	if err := a.target.open(work, stop); err != nil {
 		return err
 	}
-	if err := w.leaveReplaced(work, stop, &step); err != nil {
+	if err := a.dropObsolete(work, stop, true); err != nil {
 		return err
 	}
-	w.leaveRevoked(&step)
-	if err := w.load(work, stop, step.Items); err != nil {
+	if err := a.letters.load(work, stop, a.step.Items); err != nil {
 		return err
 	}
-	if err := w.leaveUnreadable(work, stop, &step); err != nil {
+	if err := a.leaveUnreadable(work, stop); err != nil {
 		return err
 	}
-	return w.attempt(work, stop, step)
+	return a.try(work, stop)
 }
 
 // leaveUnreadable ends the parked changes of a retry whose rows were edited by hand. Their rows of the
 // dam say that the target does not have the content.
-func (w *worker) leaveUnreadable(work, stop context.Context, step *core.Step) error {
+func (a *attempt) leaveUnreadable(work, stop context.Context) error {
 	without := func(i *core.Item) bool { return i.Data == nil }
-	if !slices.ContainsFunc(step.Items, without) {
+	if !slices.ContainsFunc(a.step.Items, without) {
 		return nil
 	}
 	// A restored store may lack the row: then the next owner has it, and what follows it.
-	if err := w.s.retryUntil(work, stop, "check whose partition it is", func() error { return w.s.saver.checkTokens(work) }); err != nil {
+	if err := a.s.retryUntil(work, stop, "check whose partition it is", func() error { return a.s.saver.checkTokens(work) }); err != nil {
 		return err
 	}
-	w.leaveRevoked(step)
+	a.leaveRevoked()
 	var gone []*core.Item
-	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
+	a.step.Items = slices.DeleteFunc(a.step.Items, func(i *core.Item) bool {
 		if without(i) {
 			gone = append(gone, i)
 		}
 		return without(i)
 	})
-	if err := w.refuse(work, stop, "its stored change cannot be read", gone); err != nil {
+	if err := a.letters.refuse(work, stop, "its stored change cannot be read", gone); err != nil {
 		return err
 	}
 	for _, i := range gone {
-		w.core.Leave(i, core.Skipped)
+		a.core.Leave(i, core.Skipped)
 	}
 	return nil
 }
 
 // claim counts the attempts of a retry before they are made, and saves that: they count also if they
 // kill the process, and a former owner makes none.
-func (w *worker) claim(work context.Context, step *core.Step) error {
-	loaded := make([]any, len(step.Items))
-	for n, i := range step.Items {
+func (a *attempt) claim(work context.Context) error {
+	loaded := make([]any, len(a.step.Items))
+	for n, i := range a.step.Items {
 		loaded[n] = i.Data
 	}
-	w.core.Claim(time.Now(), step.Items)
-	w.apply()
-	for n, i := range step.Items {
+	a.core.Claim(time.Now(), a.step.Items)
+	a.apply()
+	for n, i := range a.step.Items {
 		i.Data = loaded[n]
 	}
-	if err := w.saved(work, step.Items); err != nil {
+	if err := a.saved(work, a.step.Items); err != nil {
 		return err
 	}
-	w.leaveRevoked(step)
+	a.leaveRevoked()
 	return nil
 }
 
-// leaveReplaced drops superseded rows from a retry.
-func (w *worker) leaveReplaced(work, stop context.Context, step *core.Step) error {
-	if w.traits.Kind != sinks.State {
-		return nil
-	}
-	entities := make([]string, len(step.Items))
-	for n, i := range step.Items {
-		entities[n] = i.Entity
-	}
-	rows, err := w.rows(work, stop, entities)
-	if err != nil {
-		return err
-	}
-	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
-		newer := rows[i.Entity].Version
-		switch {
-		case newer <= i.Version:
-			return false
-		case w.s.opt.Partition(i.Entity, newer) != i.Partition: // it cannot take the row over
-			w.superseded(i.Entity, newer)
-			w.core.Leave(i, core.Overtaken)
-		default:
-			w.core.Postpone(time.Now(), i)
-		}
-		return true
-	})
-	return nil
-}
-
-// attempt hands the changes of a step that the guard admits to the sink once, and records the
+// try hands the changes that the guard admits to the sink once, and records the
 // outcome. No other way leads to the sink.
-func (w *worker) attempt(work, stop context.Context, step core.Step) error {
-	released, err := w.admit(work, stop, &step)
+func (a *attempt) try(work, stop context.Context) error {
+	released, err := a.admit(work, stop)
 	if err == nil && released {
-		err = w.dropObsolete(work, stop, &step, false)
+		err = a.dropObsolete(work, stop, false)
 	}
-	if err == nil && step.Kind == core.Retry && len(step.Items) > 0 {
-		err = w.claim(work, &step)
+	if err == nil && a.step.Kind == core.Retry && len(a.step.Items) > 0 {
+		err = a.claim(work)
 	}
 	if err != nil {
 		return err
 	}
-	if len(step.Items) == 0 {
-		w.apply()
+	if len(a.step.Items) == 0 {
+		a.apply()
 		return nil
 	}
-	todo := make([]*delivery, len(step.Items))
-	changes := make([]change.Change, len(step.Items))
-	for n, i := range step.Items {
-		todo[n] = i.Data.(*delivery)
-		changes[n] = todo[n].change
-		w.known.forget(i.Entity)
+	a.todo, a.changes = make([]*delivery, len(a.step.Items)), make([]change.Change, len(a.step.Items))
+	for n, i := range a.step.Items {
+		a.todo[n] = i.Data.(*delivery)
+		a.changes[n] = a.todo[n].change
+		a.known.forget(i.Entity)
 	}
-	ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
+	ctx, cancel := wait.WithGrace(work, stop, a.s.opt.StopGrace)
 	defer cancel()
-	end, err := w.s.large.begin(ctx, changes)
+	end, err := a.s.large.begin(ctx, a.changes)
 	if err != nil {
 		return errStopped
 	}
-	crash.At(crash.Writing, w.opt.Name)
-	if crash.Enabled {
-		w.dieWriting(ctx, changes)
-	}
-	span := w.writeSpan(todo)
-	noted, t := w.beginAttempt(ctx, len(todo))
-	err = w.opt.Sink.Write(noted, changes)
+	a.call(ctx)
 	end()
-	t.ended()
-	written(span, err)
-	w.countFound()
-	crash.At(crash.Written, w.opt.Name)
-	w.m.seconds.Observe(t.took.Seconds())
-
-	failed, whole := failures(todo, err)
 	if ctx.Err() != nil { // the failures say nothing about the changes
-		failed, whole = notAttempted(failed, whole), nil
+		a.notAttempted()
 	}
-	split := slices.ContainsFunc(todo, w.outdated)
-	w.remember(step.Items, changes, failed)
-	w.core.Done(time.Now(), step, t.took, failed, whole, split)
-	w.recordAttempt(&t, step.Items, todo, failed, whole)
-	w.apply()
+	split := slices.ContainsFunc(a.todo, a.letters.outdated)
+	a.remember()
+	a.core.Done(time.Now(), a.step, a.took, a.failed, a.whole, split)
+	a.recordAll()
+	a.apply()
 	if ctx.Err() != nil {
 		return errStopped
 	}
-	w.report(failed, whole, todo)
-	if !w.traits.Guarded && slices.Contains(failed, nil) {
+	a.report()
+	if !a.traits.Guarded && slices.Contains(a.failed, nil) {
 		// A crash repeats one write at such a target, or two.
-		return w.saved(work, step.Items)
+		return a.saved(work, a.step.Items)
 	}
-	w.s.saver.poke()
+	a.s.saver.poke()
 	return nil
 }
 
-// notAttempted replaces failures by one that no change answers for.
-func notAttempted(failed []*sinks.Error, whole *sinks.Error) []*sinks.Error {
-	for i, e := range failed {
-		if e != nil || whole != nil {
-			failed[i] = &sinks.Error{Class: sinks.Retry, Op: "write", Err: sinks.ErrNotAttempted}
+// admit returns the changes that may be attempted: those that the guard does not count, has
+// counted, or that an operator released. It drops those that an operator discarded, and with the first
+// held one the changes of a Write behind it. released says that some were released. Changes that
+// passed before are not counted again, unless the service was paused since.
+func (a *attempt) admit(work, stop context.Context) (released bool, err error) {
+	a.target.waited = false
+	for _, kind := range []store.GuardKind{store.GuardRetract, store.GuardUpdate} {
+		if a.guard.limits.share(kind) <= 0 {
+			continue
+		}
+		var counted []*core.Item
+		var changes []store.GuardedChange
+		for _, i := range a.step.Items {
+			if i.Admitted <= a.target.resumes && GuardKind(&i.Data.(*delivery).change) == kind {
+				counted = append(counted, i)
+				c := &i.Data.(*delivery).change
+				changes = append(changes, store.GuardedChange{Entity: i.Entity, Partition: i.Partition, Position: i.Position, At: c.At, Young: c.Young(a.guard.limits.Window)})
+			}
+		}
+		if len(counted) == 0 {
+			continue
+		}
+		answers, pause, err := a.guard.count(work, stop, kind, changes)
+		if err != nil {
+			return released, err
+		}
+		crash.At(crash.GuardCounted, a.opt.Name)
+		released = released || slices.Contains(answers, store.Released)
+		if err := a.judged(work, stop, counted, answers); err != nil {
+			return released, err
+		}
+		if slices.Contains(answers, store.Held) {
+			crash.At(crash.GuardHeld, a.opt.Name)
+			// Here at once; other processes see the pause in the store.
+			if a.pause(PauseOf(*pause)) && pause.Hold != nil {
+				a.m.held.Inc()
+			}
 		}
 	}
-	return failed
+	return released, nil
+}
+
+// judged applies answers to the changes of a step. A released change of a state sink is stale: it is
+// written only if it is the newest. A discarded one is refused: its row says that the target does not
+// have this content.
+func (a *attempt) judged(work, stop context.Context, counted []*core.Item, answers []store.Admitted) error {
+	var discarded []*core.Item
+	left := map[*core.Item]bool{}
+	cut := len(a.step.Items)
+	for n, i := range counted {
+		switch answers[n] {
+		case store.Released:
+			i.Stale = true
+			fallthrough
+		case store.Counted, store.Uncounted:
+			i.Admitted = a.target.resumes + 1
+		case store.Discarded:
+			discarded = append(discarded, i)
+			left[i] = true
+		case store.Held:
+			left[i] = true
+			if a.step.Kind == core.Write {
+				cut = min(cut, slices.Index(a.step.Items, i))
+			}
+		}
+	}
+	a.step.Items = slices.DeleteFunc(a.step.Items[:cut], func(i *core.Item) bool { return left[i] })
+	if err := a.letters.refuse(work, stop, "discarded", discarded); err != nil {
+		return err
+	}
+	for _, i := range discarded {
+		a.core.Leave(i, core.Discarded)
+	}
+	return nil
+}
+
+// call calls the sink.
+func (a *attempt) call(ctx context.Context) {
+	crash.At(crash.Writing, a.opt.Name)
+	if crash.Enabled {
+		a.dieWriting(ctx)
+	}
+	var spans []*tracing.Span
+	for _, v := range a.todo {
+		if v.span != nil {
+			spans = append(spans, v.span)
+		}
+	}
+	span := a.s.opt.Tracer.Batch("deliver batch", spans, len(a.todo))
+	if span != nil {
+		span.Set(tracing.ServiceKey.String(a.opt.Name))
+	}
+	if a.history != nil {
+		a.receipts = make([]sinks.Receipt, len(a.todo))
+		ctx = sinks.WithReceipts(ctx, a.receipts)
+	}
+	a.start = time.Now()
+	err := a.opt.Sink.Write(ctx, a.changes)
+	a.took = time.Since(a.start)
+	for i := range a.receipts {
+		a.answered = a.answered || !a.receipts[i].At.IsZero()
+	}
+	if span != nil && err != nil {
+		span.Fail(sinks.Classify(err).Class.String())
+	}
+	span.End()
+	a.recovery.countFound()
+	crash.At(crash.Written, a.opt.Name)
+	a.m.seconds.Observe(a.took.Seconds())
+	a.failures(err)
+}
+
+// failures notes the failure of each change, or the one that holds for all of them.
+func (a *attempt) failures(err error) {
+	a.failed = make([]*sinks.Error, len(a.todo))
+	if err == nil {
+		return
+	}
+	var be *sinks.BatchError
+	if errors.As(err, &be) {
+		for i, err := range be.Failed {
+			a.failed[i] = sinks.Classify(err)
+		}
+		return
+	}
+	a.whole = sinks.Classify(err)
+	for i := range a.failed {
+		a.failed[i] = a.whole
+	}
+}
+
+// notAttempted replaces failures by one that no change answers for.
+func (a *attempt) notAttempted() {
+	for i, e := range a.failed {
+		if e != nil {
+			a.failed[i] = &sinks.Error{Class: sinks.Retry, Op: "write", Err: sinks.ErrNotAttempted}
+		}
+	}
+	a.whole = nil
 }
 
 // dieWriting ends the process in the middle of a write when that is due, under
 // the build tag crash.
-func (w *worker) dieWriting(ctx context.Context, todo []change.Change) {
-	if len(todo) > 1 && crash.Due(crash.WriteHalf, w.opt.Name) {
-		_ = w.opt.Sink.Write(ctx, todo[:len(todo)/2])
+func (a *attempt) dieWriting(ctx context.Context) {
+	if len(a.changes) > 1 && crash.Due(crash.WriteHalf, a.opt.Name) {
+		_ = a.opt.Sink.Write(ctx, a.changes[:len(a.changes)/2])
 		crash.Die()
 	}
-	if crash.Due(crash.WriteFlying, w.opt.Name) {
-		go func() { _ = w.opt.Sink.Write(ctx, todo) }()
+	if crash.Due(crash.WriteFlying, a.opt.Name) {
+		go func() { _ = a.opt.Sink.Write(ctx, a.changes) }()
 		<-time.After(2 * time.Millisecond)
 		crash.Die()
 	}
 }
 
-// failures returns the failure of each change; whole is set when one error
-// holds for all of them.
-func failures(todo []*delivery, err error) (failed []*sinks.Error, whole *sinks.Error) {
-	failed = make([]*sinks.Error, len(todo))
-	if err == nil {
-		return failed, nil
+// remember notes the contents that a write left at the target. A former owner's request may still bring a change
+// from before Partition.NewFrom.
+func (a *attempt) remember() {
+	if a.traits.Kind != sinks.State {
+		return
 	}
-	var be *sinks.BatchError
-	if errors.As(err, &be) {
-		for i, err := range be.Failed {
-			failed[i] = sinks.Classify(err)
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	for n, i := range a.step.Items {
+		p, c := i.Owner.(*core.Partition), &a.changes[n]
+		if a.failed[n] == nil && p.NewFrom != 0 && c.Version >= p.NewFrom && !p.Revoked() {
+			a.known.put(p, c)
 		}
-		return failed, nil
 	}
-	whole = sinks.Classify(err)
-	for i := range failed {
-		failed[i] = whole
-	}
-	return failed, whole
 }
 
-// recordAttempt adds the outcomes of an attempt to the history. That of a change which is
-// concluded now follows then.
-func (w *worker) recordAttempt(t *writeAttempt, items []*core.Item, todo []*delivery, failed []*sinks.Error, whole *sinks.Error) {
-	for n, v := range todo {
-		e := failed[n]
-		if whole != nil {
-			e = whole
-		}
+// recordAll adds the outcomes to the history. That of a change which is concluded now follows then.
+func (a *attempt) recordAll() {
+	for n, v := range a.todo {
+		e, state := a.failed[n], a.step.Items[n].State()
 		switch {
 		case e == nil:
-			t.record(n, &v.change, OutcomeDelivered, nil)
-			w.m.age.Observe(time.Since(v.change.Time).Seconds())
-		case items[n].State() == core.Refused || items[n].State() == core.GivenUp:
-			v.record = func(outcome string) { t.record(n, &v.change, outcome, e) }
+			a.record(n, OutcomeDelivered)
+			a.m.age.Observe(time.Since(v.change.Time).Seconds())
+		case state == core.Refused || state == core.GivenUp:
+			v.record = func(outcome string) { a.record(n, outcome) }
+		case e.Class == sinks.Pause:
+			a.record(n, AttemptPaused)
 		case e.Class != sinks.Reject: // else it is written again in a smaller batch
-			t.record(n, &v.change, attemptFailed(e), e)
+			a.record(n, AttemptFailed)
 		}
 	}
 }
 
-// report reports what an attempt shows about the service.
-func (w *worker) report(failed []*sinks.Error, whole *sinks.Error, todo []*delivery) {
-	status := w.core.Status()
+// record adds the outcome of the change at an index to the history.
+func (a *attempt) record(n int, outcome string) {
+	if a.history == nil {
+		return
+	}
+	c, e, receipt := &a.changes[n], a.failed[n], a.receipts[n]
+	if receipt.At.IsZero() {
+		if e != nil && (a.answered || !e.Attempted()) {
+			return
+		}
+		receipt.At, receipt.Took = a.start, a.took
+	}
+	r := store.Attempt{
+		Service: a.opt.Number, Entity: c.Entity, At: receipt.At.Truncate(time.Microsecond), Version: c.Version, Outcome: outcome,
+		Status: receipt.Answer.Status, Answer: receipt.Answer.Body, Took: receipt.Took,
+	}
+	if e != nil && r.Status == 0 {
+		r.Answer = []byte(cutTo(Cause(e), sinks.MaxAnswer))
+	}
+	a.history.add(unwritten{r, a.m.unrecorded})
+}
+
+// report reports the service as the attempt shows it.
+func (a *attempt) report() {
+	status := a.core.Status()
 	var worst *sinks.Error
 	var about *tracing.Span
 	delivered := false
-	for n, e := range failed {
-		if whole != nil {
-			e = whole
-		}
+	for n, e := range a.failed {
 		delivered = delivered || e == nil
 		if e != nil && e.Class != sinks.Reject && (worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter) {
-			worst, about = e, todo[n].span
+			worst, about = e, a.todo[n].span
 		}
 	}
 	if delivered {
-		w.condition.delivered()
+		a.target.condition.delivered()
 	}
 	if worst != nil {
-		w.last = worst
+		a.target.last = worst
 	}
 	if worst != nil && (status.Refused || status.Failing) {
-		w.reportFailure(worst, about)
+		a.target.reportFailure(worst, about)
 		return
 	}
 	if worst != nil {
-		w.m.failures.WithLabelValues(worst.Class.String()).Inc()
+		a.m.failures.WithLabelValues(worst.Class.String()).Inc()
 	}
-	if delivered || w.core.Hand() == 0 {
-		w.recovered()
+	if delivered || a.core.Hand.Len() == 0 {
+		a.target.recovered()
 	}
-}
-
-// outdated reports whether v was decided under an older configuration than this
-// process's. What an operator sent again as it was is not meant to change.
-func (w *worker) outdated(v *delivery) bool {
-	return v.change.Resent == 0 && v.change.Revision < w.s.revision.Load()
-}
-
-// replaceable reports whether v need not be delivered once it is decided again: a log
-// sink gets every change, so there only the newest is replaceable.
-func (w *worker) replaceable(work, stop context.Context, v *delivery) (bool, error) {
-	if !w.outdated(v) || w.traits.Kind == sinks.State {
-		return w.outdated(v), nil
-	}
-	rows, err := w.rows(work, stop, []string{v.change.Entity})
-	return rows[v.change.Entity].Version <= v.change.Version, err
-}
-
-// conclude ends changes that were refused or given up: as dead letters, or by a new
-// decision. The letters are saved with the positions that pass their changes.
-func (w *worker) conclude(work, stop context.Context, items []*core.Item) error {
-	if err := w.load(work, stop, items); err != nil {
-		return err
-	}
-	for _, i := range items {
-		v, ok := i.Data.(*delivery)
-		if !ok {
-			w.core.Leave(i, core.Skipped)
-			continue
-		}
-		replaceable, err := w.replaceable(work, stop, v)
-		if err != nil {
-			return err
-		}
-		outcome := AttemptGaveUp
-		switch {
-		case replaceable:
-			outcome = OutcomeRedecided
-			err = w.redecide(work, stop, i, v)
-		case i.State() == core.Refused:
-			outcome = AttemptRefused
-			fallthrough
-		default:
-			err = w.deadLetter(work, stop, i, v)
-		}
-		if err != nil {
-			return err
-		}
-		if v.record != nil {
-			v.record(outcome)
-		}
-		w.core.Concluded(i, !replaceable)
-	}
-	w.apply()
-	if err := w.saved(work, items); err != nil {
-		return err
-	}
-	crash.At(crash.Buried, w.opt.Name)
-	return nil
-}
-
-// redecide requests a new decision of v under the present configuration: the one that
-// made it wrote for another table, so the refusal says nothing about the present content.
-// If no newer change was decided, the present content passes; a newer one is delivered or
-// refused itself. A crash repeats the record, without effect: the row has moved on.
-func (w *worker) redecide(work, stop context.Context, i *core.Item, v *delivery) error {
-	c := &v.change
-	request := change.Control{
-		ID: uuid.NewString(), Action: change.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: change.Deliver,
-		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %s", w.s.revision.Load(), c.Revision, i.Reason), Trace: c.Trace,
-	}
-	return w.s.retryUntil(work, stop, "request a new decision", func() error {
-		return w.s.opt.Control(work, change.Record{Entity: c.Entity, Control: &request})
-	})
-}
-
-// deadLetter prepares the dead letter of v. The refusal of its row is appended to the
-// inbox before the dead letter is stored: a crash in between repeats both, which then
-// have no effect.
-func (w *worker) deadLetter(work, stop context.Context, i *core.Item, v *delivery) error {
-	c := &v.change
-	crash.At(crash.Refusing, w.opt.Name)
-	if err := w.refuse(work, stop, "dead letter "+c.Key, []*core.Item{i}); err != nil {
-		return err
-	}
-	crash.At(crash.Refused, w.opt.Name)
-	letter, err := w.letterOf(i, c)
-	if err != nil {
-		return err
-	}
-	letter.State, letter.Code = store.LetterOpen, "refused"
-	if i.State() == core.GivenUp {
-		letter.Code, letter.Later = codeGaveUp, w.opt.Retry.Later
-	}
-	// A refused content has one letter, however often it is offered. A log sink is owed
-	// each change.
-	letter.DedupKey = "deliver/" + c.Service + "/" + hex.EncodeToString(c.Content) + "/" + c.Entity
-	if w.traits.Kind == sinks.Log {
-		letter.DedupKey = "deliver/" + c.Service + "/" + c.Key
-	}
-	v.letter = &letter
-	if i.Err != nil {
-		w.condition.refuse(i.Err)
-	}
-	return nil
-}
-
-// refuse appends to the inbox that the contents of changes are not at the target, before their
-// positions pass: the owners of the entities hold the same content back, and let any other through.
-// A crash repeats that without effect. It retries until stop ends.
-func (w *worker) refuse(work, stop context.Context, why string, items []*core.Item) error {
-	if len(items) == 0 {
-		return nil
-	}
-	records := make([]change.Record, len(items))
-	for n, i := range items {
-		c := change.Control{
-			ID: uuid.NewString(), Action: change.Refuse, Services: []string{w.opt.Name}, Version: i.Version, Actor: change.Deliver, Reason: why,
-		}
-		if v, _ := i.Data.(*delivery); v != nil {
-			c.Trace = v.change.Trace
-		}
-		records[n] = change.Record{Entity: i.Entity, Control: &c}
-	}
-	return w.s.retryUntil(work, stop, "append a refusal to the inbox", func() error { return w.s.opt.Control(work, records...) })
-}
-
-// letterOf returns the dead letter of an undelivered change.
-func (w *worker) letterOf(i *core.Item, c *change.Change) (l store.DeadLetter, err error) {
-	l = store.DeadLetter{
-		Stage: store.StageDeliver, Reason: shortened(i.Reason, maxDetail), Created: i.Since, Service: w.opt.Name, Entity: i.Entity, Version: i.Version,
-		Position: i.Position, Part: i.Partition, Attempts: i.Attempts, NextTry: i.Next,
-	}
-	if c != nil {
-		l.Payload = c.AppendRecord(nil)
-		beside := LetterHeaders{
-			Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Effect: c.Effect, Planned: c.Planned, Mends: c.Mends, Trace: c.Trace,
-		}
-		if !c.At.IsZero() {
-			beside.At = c.At.UnixMilli()
-		}
-		l.Headers, err = json.Marshal(beside)
-	}
-	return l, err
 }

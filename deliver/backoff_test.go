@@ -9,7 +9,7 @@ import (
 
 // The wait after a failure doubles, as the configuration's documentation says.
 func TestWaitsDouble(t *testing.T) {
-	w := &worker{opt: Service{Retry: Retry{MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second}}}
+	w := &target{retry: Retry{MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second}}
 	b := w.backoff()
 	b.RandomizationFactor = 0
 	var waits []time.Duration

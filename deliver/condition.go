@@ -14,6 +14,17 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
+// State says how a service is doing.
+type State string
+
+// The states of a service.
+const (
+	StateRunning  State = "running"
+	StatePaced    State = "paced"    // changes wait on purpose, for the pace of the service
+	StateRetrying State = "retrying" // the last attempt failed and is repeated
+	StatePaused   State = "paused"   // see Condition.Pause
+)
+
 // Condition is the state of a service's delivery, as this process has seen it.
 type Condition struct {
 	State State
@@ -218,11 +229,16 @@ func cutTo(s string, n int) string {
 	return s
 }
 
-// Conditions returns the condition of each service, by name.
-func (s *Stage) Conditions() map[string]Condition {
-	all := map[string]Condition{}
-	for _, w := range s.services() {
-		all[w.opt.Name] = w.condition.now()
-	}
-	return all
+// stuck reports whether changes of the service wait for its target or an operator.
+func (c *condition) stuck() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state() != StateRunning
+}
+
+// waitForPace notes how many changes wait for the pace.
+func (c *condition) waitForPace(changes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paced = changes
 }

@@ -40,8 +40,8 @@
 // A service with a [Pace] takes changes into hand up to half of its share of the memory. They rest
 // there until their entity is quiet, or wait for the rate, and keep the position meanwhile: a stop, a
 // kill and a reload lose nothing. The next owner counts SettleMax from the recorded time of a
-// change, and begins without burst. Beyond that memory the service sends early, or lags. A pause and
-// a hold of the guard act at the write, on settled changes; a replay, a reset and a retraction settle
+// change, and begins without burst. Beyond that memory the service sends early, or lags. A pause
+// acts at the write, on settled changes; a replay, a reset and a retraction settle
 // as any change does; letters and retries are of attempts that were made, so they follow the rate
 // alone.
 //
@@ -52,7 +52,7 @@
 // reload, an accident that is repaired behind a hold. The content at the target must be certain for
 // that. So a process remembers only changes that came into the inbox after its takeover or a reload
 // (core.Partition.NewFrom), hands out no frame unless the partition was its own when it was read
-// (Stage.look), and forgets an entity before each attempt. A change that was requested
+// (partition.look), and forgets an entity before each attempt. A change that was requested
 // ([change.Change.Forced]) is written in any case. Model same of tests/protocol has the
 // counterexamples.
 //
@@ -82,7 +82,7 @@
 // any other through, then the row becomes the letter, with the position that passes it.
 // There is one dead letter per content. A change that was given up is offered again
 // after Retry.Later, with a wait that doubles. A service that is refused as a whole
-// pauses. A sink that recovers (sinks.Recoverer) does not park: its bookmark covers what
+// is paused until its target accepts it ([Pause] has all causes). A sink that recovers (sinks.Recoverer) does not park: its bookmark covers what
 // is above the position.
 //
 // A change that was decided under an older configuration and that the sink

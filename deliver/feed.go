@@ -86,7 +86,7 @@ func (s *Stage) HandOver(f *store.Frame) {
 		if p.unproven && !s.closed { // the commit shows that no other owner had begun to take over
 			p.unproven = false
 			takeover := p.takeovers
-			s.running.Go(func() { s.findNew(p, takeover) })
+			s.running.Go(func() { p.findNew(takeover) })
 		}
 		if err == nil {
 			p.recent.add(recentFrame{header.Prev, f.To, f.Body}, s.opt.Memory/recentShare/int64(len(s.parts)))
@@ -111,7 +111,8 @@ func (s *Stage) Subscriber() message.Subscriber { return s.subscription.Subscrib
 
 // feed hands the log of a partition out until it is revoked, one message at a time: from memory where
 // that has it, else from the store.
-func (s *Stage) feed(p *partition) {
+func (p *partition) feed() {
+	s := p.s
 	select {
 	case <-s.subscribed:
 	case <-p.ctx.Done():
@@ -149,7 +150,7 @@ func (s *Stage) feed(p *partition) {
 		}
 		if len(records) == 0 {
 			var err error
-			if records, err = s.look(ctx, p, after, end, bytes); err != nil {
+			if records, err = p.look(ctx, after, end, bytes); err != nil {
 				if ctx.Err() == nil && !errors.Is(err, errRevoked) {
 					s.log.Debug("the log cannot be read; retrying", "event", "delivery.log_unread", "partition", p.Number, "error", err)
 				}
@@ -165,12 +166,13 @@ func (s *Stage) feed(p *partition) {
 
 // look reads a page of the log in the store behind a position, where it is known to end at end or later. What
 // it has not is lost.
-func (s *Stage) look(ctx context.Context, p *partition, after, end change.Version, bytes int) ([]transport.Received, error) {
+func (p *partition) look(ctx context.Context, after, end change.Version, bytes int) ([]transport.Received, error) {
+	s := p.s
 	tail, err := s.opt.Store.Frames(ctx, p.Number, after, bytes)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkOwner(p, tail.Owner); err != nil {
+	if err := p.checkOwner(tail.Owner); err != nil {
 		return nil, err
 	}
 	if tail.LastTo < end {
@@ -198,8 +200,9 @@ func (s *Stage) look(ctx context.Context, p *partition, after, end change.Versio
 }
 
 // checkOwner compares the owner of a partition in the store, as of the moment when changes were read.
-// Without that a former owner could write a change that came after the takeover: see worker.leaveKnown.
-func (s *Stage) checkOwner(p *partition, owner store.Token) error {
+// Without that a former owner could write a change that came after the takeover: see attempt.leaveKnown.
+func (p *partition) checkOwner(owner store.Token) error {
+	s := p.s
 	s.mu.Lock()
 	owned, revoked := p.Owned(owner), p.Revoked()
 	s.mu.Unlock()

@@ -8,9 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wait"
-	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -22,19 +20,6 @@ const (
 	AttemptRefused = "refused" // a dead letter
 	AttemptGaveUp  = "gave_up" // the last allowed one: a dead letter
 )
-
-// attemptFailed returns the outcome of an attempt that is repeated.
-func attemptFailed(e *sinks.Error) string {
-	if e.Class == sinks.Pause {
-		return AttemptPaused
-	}
-	return AttemptFailed
-}
-
-// Attempts is the store's side of the delivery history.
-type Attempts interface {
-	AddAttempts(ctx context.Context, attempts []store.Attempt) error
-}
 
 const (
 	// historyPeriod is how often attempts are written. A crash loses the attempts of one period.
@@ -49,7 +34,7 @@ const (
 // recorder writes the attempts of all services, in groups. An attempt that finds no room is
 // lost and counted: the history never holds up a delivery. Safe for concurrent use.
 type recorder struct {
-	s       *Stage
+	*calls
 	hurried chan struct{} // capacity 1: a service has used half of its share
 
 	mu      sync.Mutex
@@ -64,13 +49,13 @@ type unwritten struct {
 	lost prometheus.Counter
 }
 
-func newRecorder(s *Stage) *recorder {
-	return &recorder{s: s, hurried: make(chan struct{}, 1), waiting: map[int32]int{}}
+func newRecorder(c *calls) *recorder {
+	return &recorder{calls: c, hurried: make(chan struct{}, 1), waiting: map[int32]int{}}
 }
 
 // of returns the recorder for a service, nil if the service keeps no history.
 func (h *recorder) of(o *Service) *recorder {
-	if !o.History || h.s.opt.History == nil {
+	if !o.History || h.opt.History == nil {
 		return nil
 	}
 	return h
@@ -101,9 +86,9 @@ func (h *recorder) run(ctx context.Context) {
 		case <-ctx.Done():
 			continue
 		}
-		h.write(h.s.limit)
+		h.write(h.opt.Limit)
 	}
-	last, cancel := context.WithTimeout(h.s.limit, lastSave)
+	last, cancel := context.WithTimeout(h.opt.Limit, lastSave)
 	defer cancel()
 	h.write(last)
 	h.conclude(len(h.waits), true)
@@ -122,9 +107,9 @@ func (h *recorder) write(ctx context.Context) {
 		if len(group) == 0 {
 			return
 		}
-		err := h.s.opt.History.AddAttempts(ctx, group)
+		err := h.opt.History.AddAttempts(ctx, group)
 		if err != nil && !h.failing {
-			h.s.log.Warn("writing the delivery history failed; deliveries continue, and attempts beyond the room in memory are lost",
+			h.log.Warn("writing the delivery history failed; deliveries continue, and attempts beyond the room in memory are lost",
 				"event", "history.write_failed", "error", err)
 		}
 		h.failing = err != nil
@@ -147,53 +132,4 @@ func (h *recorder) conclude(n int, lost bool) {
 		h.waiting[a.Service]--
 	}
 	h.waits = slices.Delete(h.waits, 0, n)
-}
-
-// writeAttempt is one call of Write, for the history.
-type writeAttempt struct {
-	w        *worker
-	start    time.Time
-	took     time.Duration
-	receipts []sinks.Receipt
-	answered bool // the sink gave receipts
-}
-
-// beginAttempt begins a Write of n changes, under the context that is returned.
-func (w *worker) beginAttempt(ctx context.Context, n int) (context.Context, writeAttempt) {
-	t := writeAttempt{w: w, start: time.Now()}
-	if w.history != nil {
-		t.receipts = make([]sinks.Receipt, n)
-		ctx = sinks.WithReceipts(ctx, t.receipts)
-	}
-	return ctx, t
-}
-
-// ended is called when Write has returned.
-func (t *writeAttempt) ended() {
-	t.took = time.Since(t.start)
-	for i := range t.receipts {
-		t.answered = t.answered || !t.receipts[i].At.IsZero()
-	}
-}
-
-// record adds the outcome of the change at index i; e is nil if it took effect.
-func (t *writeAttempt) record(i int, c *change.Change, outcome string, e *sinks.Error) {
-	if t.w.history == nil {
-		return
-	}
-	receipt := t.receipts[i]
-	if receipt.At.IsZero() {
-		if e != nil && (t.answered || !e.Attempted()) {
-			return
-		}
-		receipt.At, receipt.Took = t.start, t.took
-	}
-	a := store.Attempt{
-		Service: t.w.opt.Number, Entity: c.Entity, At: receipt.At.Truncate(time.Microsecond), Version: c.Version, Outcome: outcome,
-		Status: receipt.Answer.Status, Answer: receipt.Answer.Body, Took: receipt.Took,
-	}
-	if e != nil && a.Status == 0 {
-		a.Answer = []byte(cutTo(Cause(e), sinks.MaxAnswer))
-	}
-	t.w.history.add(unwritten{a, t.w.m.unrecorded})
 }

@@ -1,12 +1,10 @@
 package deliver
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
-	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // known has the contents of a state sink's target: by entity the one that this process wrote last,
@@ -53,32 +51,9 @@ func (k *known) put(owner *core.Partition, c *change.Change) {
 	}
 }
 
-// leaveKnown settles the changes of a write whose content the target has.
-func (w *worker) leaveKnown(step *core.Step) {
-	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
-		c := &i.Data.(*delivery).change
-		d, is := w.known.entities[i.Entity]
-		// An entity that was in another partition meanwhile has versions of another generation.
-		if !is || d.owner != i.Owner || d.version.Generation() != c.Version.Generation() || d.content != string(c.Content) {
-			return false
-		}
-		w.core.Leave(i, core.Skipped)
-		return true
-	})
-}
-
-// remember notes the contents that a write left at the target. A former owner's request may still bring a change
-// from before Partition.NewFrom.
-func (w *worker) remember(items []*core.Item, changes []change.Change, failed []*sinks.Error) {
-	if w.traits.Kind != sinks.State {
-		return
-	}
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	for n, i := range items {
-		p, c := i.Owner.(*core.Partition), &changes[n]
-		if failed[n] == nil && p.NewFrom != 0 && c.Version >= p.NewFrom && !p.Revoked() {
-			w.known.put(p, c)
-		}
-	}
+// has reports whether the target has the content of a change.
+func (k *known) has(i *core.Item, c *change.Change) bool {
+	d, is := k.entities[i.Entity]
+	// An entity that was in another partition meanwhile has versions of another generation.
+	return is && d.owner == i.Owner && d.version.Generation() == c.Version.Generation() && d.content == string(c.Content)
 }

@@ -2,19 +2,23 @@ package deliver
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/deliver/core"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
-	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // codeGaveUp is the code of letters whose last allowed attempt failed; the target
@@ -64,124 +68,209 @@ func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	return c, nil
 }
 
-const (
-	// dueTick is the longest period between searches for due dead letters.
-	dueTick = time.Minute
-	// dueLetters is how many of them are offered at a time.
-	dueLetters = 1000
-)
+// codeRetrying is the code of rows that are tried again.
+const codeRetrying = "retrying"
 
-// offerDue periodically requests a decision about given-up changes that are due. It ends
-// with the stage.
-func (s *Stage) offerDue() {
-	tick := func() time.Duration {
-		tick := dueTick
-		for _, w := range s.services() {
-			if later := w.opt.Retry.Later; later > 0 {
-				tick = min(tick, max(later/4, time.Millisecond))
-			}
-		}
-		return tick
-	}
-	for wait.Sleep(s.ctx, tick()) {
-		if err := s.offerLetters(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.log.Warn("cannot offer given-up changes again; retrying", "event", "letters.offer_failed", "error", err)
+// restored returns the rows of a partition that was taken over.
+func restored(p *core.Partition, rows []store.DeadLetter) []*core.Item {
+	items := make([]*core.Item, len(rows))
+	for n := range rows {
+		l := &rows[n]
+		items[n] = &core.Item{
+			Partition: l.Part, Position: l.Position, Version: l.Version, Entity: l.Entity, Bytes: l.Size, Owner: p,
+			Attempts: l.Attempts, Next: l.NextTry, Since: l.Created, Reason: l.Reason,
 		}
 	}
+	return items
 }
 
-// offerLetters requests a decision about each due dead letter of this process's
-// partitions, once until it dies again: the store remembers that. That includes those
-// whose request the inbox refuses, which would keep the others from being offered.
-func (s *Stage) offerLetters(ctx context.Context) error {
-	takers, names := s.takers()
-	if len(names) == 0 {
+// CodeServiceRemoved is the code of letters whose service was removed from the
+// configuration while they were retried: their content is not refused.
+const CodeServiceRemoved = "service_removed"
+
+// abandon makes an ordinary letter of a retrying change of a service that is not
+// configured. It is due at once: a service that returns gets it. Only a
+// process of the active revision can save that. Part of step.
+func abandon(p *core.Partition, l store.DeadLetter, key string) {
+	l.State, l.Code, l.Later, l.NextTry = store.LetterOpen, CodeServiceRemoved, time.Microsecond, time.Time{}
+	l.Reason = "its service was removed from the configuration; last failure: " + l.Reason
+	l.DedupKey = "removed/" + key
+	p.Edit(key, core.RowEdit{Letter: &l, Parked: true})
+}
+
+// letters makes the rows and dead letters of a service.
+type letters struct {
+	*calls
+	service  *Service
+	kind     sinks.Kind
+	m        *serviceMetrics
+	revision *atomic.Int64
+	mu       *sync.Mutex // of the partitions
+}
+
+func (l *letters) key(i *core.Item) string {
+	return store.RetryingKey(l.service.Name, i.Partition, i.Position)
+}
+
+// putRow writes the row of a parked change; v is nil or was loaded if the store has its
+// bytes. Part of step.
+func (l *letters) putRow(p *core.Partition, i *core.Item, v *delivery) {
+	var c *change.Change
+	if v != nil && v.slice != nil {
+		c = &v.change
+		v.done = true
+		if v.span != nil {
+			v.span.Set(tracing.OutcomeKey.String(OutcomeParked))
+		}
+		v.end(nil)
+		l.m.count(OutcomeParked)
+		l.log.Warn("change waits for another attempt; its entity is held up", "event", "delivery.parked", "entity", i.Entity,
+			"attempts", i.Attempts, "next_try", i.Next, "error", shortened(i.Reason, maxCondition))
+	}
+	i.Data = nil
+	letter, err := l.letterOf(i, c)
+	if err != nil {
+		panic(err) // no such header
+	}
+	letter.State, letter.Code, letter.DedupKey = store.LetterRetrying, codeRetrying, l.key(i)
+	p.Edit(letter.DedupKey, core.RowEdit{Put: &letter})
+}
+
+// load reads the changes of parked items. One whose row is not as it was written stays
+// without.
+func (l *letters) load(work, stop context.Context, items []*core.Item) error {
+	byKey := map[string]*core.Item{}
+	for _, i := range items {
+		if i.Data == nil {
+			byKey[l.key(i)] = i
+		}
+	}
+	if len(byKey) == 0 {
 		return nil
 	}
-	for after := int64(0); ; {
-		letters, err := s.opt.Store.DueLetters(ctx, names, after, dueLetters)
-		if err != nil || len(letters) == 0 {
-			return err
-		}
-		after = letters[len(letters)-1].ID
-		var offered []int64
-		for i := range letters {
-			l := &letters[i]
-			if !s.owns(l) || l.Code != CodeServiceRemoved && takers[l.Service].opt.Retry.Later == 0 {
-				continue
-			}
-			if err = s.offer(ctx, takers[l.Service], l); tooLarge(err) {
-				s.log.Warn("inbox does not take the request to offer a dead letter again", "event", "letters.too_large", "service", l.Service, "letter", l.ID, "error", err)
-				err = nil
-			}
-			if err != nil {
-				break
-			}
-			offered = append(offered, l.ID)
-		}
-		if len(offered) > 0 {
-			err = errors.Join(err, s.opt.Store.Offered(ctx, offered))
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// tooLarge reports whether an append failed for the size of its record alone.
-func tooLarge(err error) bool {
-	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
-}
-
-// takers returns, by name, the workers whose sinks take changes now.
-func (s *Stage) takers() (takers map[string]*worker, names []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	takers = map[string]*worker{}
-	for _, w := range s.workers {
-		state := w.condition.now().State
-		// A worker whose last attempt failed and that has nothing in flight may work again.
-		if state == StateRunning || state == StateRetrying && !w.queue.Busy() {
-			takers[w.opt.Name] = w
-			names = append(names, w.opt.Name)
-		}
-	}
-	return takers, names
-}
-
-// owns reports whether this process offers a dead letter again.
-func (s *Stage) owns(l *store.DeadLetter) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.parts[s.opt.Partition(l.Entity, math.MaxUint64)] // where the request goes
-	return p != nil && !p.Revoked()
-}
-
-// offer requests that a dead letter is offered again, as an operator's replay does: a
-// state sink gets the present content, a log sink the original change.
-func (s *Stage) offer(ctx context.Context, w *worker, l *store.DeadLetter) error {
-	c := change.Control{
-		ID: uuid.NewString(), Action: change.Redecide, Services: []string{l.Service}, Version: l.Version, Letter: l.ID, Force: l.Code == CodeServiceRemoved, Actor: change.Deliver,
-		Reason: fmt.Sprintf("given up %d times, offered again", l.Count),
-	}
-	var beside LetterHeaders
-	if json.Unmarshal(l.Headers, &beside) == nil {
-		c.Trace = beside.Trace
-	}
-	if w.traits.Kind == sinks.Log {
-		whole, err := s.opt.Store.Letter(ctx, l.ID)
-		if err != nil {
-			return err
-		}
-		sent, err := ChangeOf(whole)
-		if err != nil {
-			return nil //nolint:nilerr // an older build's: an operator has to look at it
-		}
-		c.Action, c.Version, c.Change = change.Resend, 0, sent.AppendBinary(nil)
-	}
-	if err := s.opt.Control(ctx, change.Record{Entity: l.Entity, Control: &c}); err != nil {
+	var rows []store.DeadLetter
+	if err := l.retryUntil(work, stop, "read retrying changes", func() (err error) {
+		rows, err = l.opt.Store.Retrying(work, slices.Sorted(maps.Keys(byKey)))
+		return err
+	}); err != nil {
 		return err
 	}
-	w.m.offered.Inc()
+	l.mu.Lock()
+	for key, i := range byKey { // those that are not saved yet
+		if put := i.Owner.(*core.Partition).Row(key); put != nil && put.Payload != nil {
+			rows = append(rows, *put)
+		}
+	}
+	l.mu.Unlock()
+	for n := range rows {
+		i := byKey[rows[n].DedupKey]
+		c, err := ChangeOf(rows[n])
+		if err != nil {
+			l.log.Error("retrying change cannot be read; it ends", "event", "delivery.unreadable", "entity", i.Entity, "error", err)
+			continue
+		}
+		if c.Partition = i.Partition; i.Position != i.Version {
+			c.Resent = i.Position
+		}
+		v := &delivery{change: c}
+		v.trace(l.opt.Tracer, l.service.Name)
+		i.Data = v
+	}
 	return nil
+}
+
+// outdated reports whether v was decided under an older configuration than this
+// process's. What an operator sent again as it was is not meant to change.
+func (l *letters) outdated(v *delivery) bool {
+	return v.change.Resent == 0 && v.change.Revision < l.revision.Load()
+}
+
+// replaceable reports whether v need not be delivered once it is decided again: a log
+// sink gets every change, so there only the newest is replaceable.
+func (l *letters) replaceable(work, stop context.Context, v *delivery) (bool, error) {
+	if !l.outdated(v) || l.kind == sinks.State {
+		return l.outdated(v), nil
+	}
+	rows, err := l.rows(work, stop, l.service.Number, []string{v.change.Entity})
+	return rows[v.change.Entity].Version <= v.change.Version, err
+}
+
+// redecide requests a new decision of v under the present configuration: the one that
+// made it wrote for another table, so the refusal says nothing about the present content.
+// If no newer change was decided, the present content passes; a newer one is delivered or
+// refused itself. A crash repeats the record, without effect: the row has moved on.
+func (l *letters) redecide(work, stop context.Context, i *core.Item, v *delivery) error {
+	c := &v.change
+	request := change.Control{
+		ID: uuid.NewString(), Action: change.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: change.Deliver,
+		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %s", l.revision.Load(), c.Revision, i.Reason), Trace: c.Trace,
+	}
+	return l.request(work, stop, "request a new decision", change.Record{Entity: c.Entity, Control: &request})
+}
+
+// deadLetter prepares the dead letter of v. The refusal of its row is appended to the
+// inbox before the dead letter is stored: a crash in between repeats both, which then
+// have no effect.
+func (l *letters) deadLetter(work, stop context.Context, i *core.Item, v *delivery) error {
+	c := &v.change
+	crash.At(crash.Refusing, l.service.Name)
+	if err := l.refuse(work, stop, "dead letter "+c.Key, []*core.Item{i}); err != nil {
+		return err
+	}
+	crash.At(crash.Refused, l.service.Name)
+	letter, err := l.letterOf(i, c)
+	if err != nil {
+		return err
+	}
+	letter.State, letter.Code = store.LetterOpen, "refused"
+	if i.State() == core.GivenUp {
+		letter.Code, letter.Later = codeGaveUp, l.service.Retry.Later
+	}
+	// A refused content has one letter, however often it is offered. A log sink is owed
+	// each change.
+	letter.DedupKey = "deliver/" + c.Service + "/" + hex.EncodeToString(c.Content) + "/" + c.Entity
+	if l.kind == sinks.Log {
+		letter.DedupKey = "deliver/" + c.Service + "/" + c.Key
+	}
+	v.letter = &letter
+	return nil
+}
+
+// refuse appends to the inbox that the contents of changes are not at the target, before their
+// positions pass: the owners of the entities hold the same content back, and let any other through.
+// A crash repeats that without effect. It retries until stop ends.
+func (l *letters) refuse(work, stop context.Context, why string, items []*core.Item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	records := make([]change.Record, len(items))
+	for n, i := range items {
+		c := change.Control{
+			ID: uuid.NewString(), Action: change.Refuse, Services: []string{l.service.Name}, Version: i.Version, Actor: change.Deliver, Reason: why,
+		}
+		if v, _ := i.Data.(*delivery); v != nil {
+			c.Trace = v.change.Trace
+		}
+		records[n] = change.Record{Entity: i.Entity, Control: &c}
+	}
+	return l.request(work, stop, "append a refusal to the inbox", records...)
+}
+
+// letterOf returns the dead letter of an undelivered change.
+func (l *letters) letterOf(i *core.Item, c *change.Change) (letter store.DeadLetter, err error) {
+	letter = store.DeadLetter{
+		Stage: store.StageDeliver, Reason: shortened(i.Reason, maxDetail), Created: i.Since, Service: l.service.Name, Entity: i.Entity, Version: i.Version,
+		Position: i.Position, Part: i.Partition, Attempts: i.Attempts, NextTry: i.Next,
+	}
+	if c != nil {
+		letter.Payload = c.AppendRecord(nil)
+		beside := LetterHeaders{
+			Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Effect: c.Effect, Planned: c.Planned, Mends: c.Mends, Trace: c.Trace,
+		}
+		if !c.At.IsZero() {
+			beside.At = c.At.UnixMilli()
+		}
+		letter.Headers, err = json.Marshal(beside)
+	}
+	return letter, err
 }

@@ -77,5 +77,5 @@ func TestASettlingServiceHoldsUpNoOther(t *testing.T) {
 	}
 	p.delivered(other)
 	require.Empty(t, p.sinks[service].has())
-	require.Empty(t, p.stage.Behind())
+	require.Eventually(t, func() bool { return len(p.stage.Behind()) == 0 }, patience, time.Millisecond)
 }

@@ -3,10 +3,10 @@ package deliver
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -14,6 +14,7 @@ import (
 // partition is one assigned partition. The stage's mutex guards the core.Partition and recent.
 type partition struct {
 	*core.Partition
+	s          *Stage
 	recent     recent
 	assignment uint64 // of its messages: unique in the process
 	ctx        context.Context
@@ -31,7 +32,7 @@ func (p *partition) prove() {
 
 // newPartition assigns a partition; part of step.
 func (s *Stage) newPartition(row *store.Progress) *partition {
-	p := &partition{Partition: s.flow.Assign(row), assignment: transport.NextAssignment(), wakeUp: make(chan struct{}, 1)}
+	p := &partition{s: s, Partition: s.flow.Assign(row), assignment: transport.NextAssignment(), wakeUp: make(chan struct{}, 1)}
 	p.prove()
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
 	s.parts[p.Number] = p
@@ -46,13 +47,13 @@ func newToken() (t store.Token) {
 
 // findNew reads the end of a partition's inbox, after a decision that followed a takeover: until then
 // another process that had begun to take over may decide, and deliver from its memory.
-func (s *Stage) findNew(p *partition, takeover int) {
+func (p *partition) findNew(takeover int) {
 	var end change.Version
-	if err := s.retryUntil(p.ctx, p.ctx, "read the end of the inbox", func() (err error) {
-		end, err = s.opt.InboxEnd(p.ctx, p.Number)
+	if err := p.s.retryUntil(p.ctx, p.ctx, "read the end of the inbox", func() (err error) {
+		end, err = p.s.opt.InboxEnd(p.ctx, p.Number)
 		return err
 	}); err == nil {
-		s.step(func() {
+		p.s.step(func() {
 			if p.takeovers == takeover {
 				p.NewFrom = end
 			}
@@ -60,19 +61,25 @@ func (s *Stage) findNew(p *partition, takeover int) {
 	}
 }
 
-// addLetters stores dead letters, if there are any; it retries until stop ends.
-func (s *Stage) addLetters(work, stop context.Context, letters []store.DeadLetter) error {
-	if len(letters) == 0 {
-		return nil
+// restoreRows hands the rows of a partition to its services; those of a service that is not
+// configured become letters. Part of step.
+func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
+	by := map[string][]store.DeadLetter{}
+	for i := range rows {
+		by[rows[i].Service] = append(by[rows[i].Service], rows[i])
 	}
-	return s.retryUntil(work, stop, "store dead letters", func() error { return s.opt.Store.AddLetters(work, letters) })
-}
-
-// malformed makes a dead letter of a frame that cannot be read.
-func (s *Stage) malformed(partition int32, to change.Version, body []byte, err error) store.DeadLetter {
-	s.opt.Metrics.malformed.Inc()
-	return store.DeadLetter{
-		Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
-		Part: partition, Version: to, Payload: body, DedupKey: fmt.Sprintf("deliver/changes/%d/%s", partition, to),
+	for _, w := range s.workers {
+		of := by[w.opt.Name]
+		delete(by, w.opt.Name)
+		w.arrived = append(w.arrived, arrival{p.Partition, restored(p.Partition, of)})
+		w.parked += len(of)
+		if len(of) > 0 {
+			wait.Offer(w.wakeUp, struct{}{})
+		}
+	}
+	for _, of := range by {
+		for _, l := range of {
+			abandon(p.Partition, l, l.DedupKey)
+		}
 	}
 }

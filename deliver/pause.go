@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -26,64 +25,23 @@ type Pause struct {
 	store.Pause
 }
 
-// PauseOf returns a pause of the store; nil for nil.
-func PauseOf(p *store.Pause) *Pause {
-	switch {
-	case p == nil:
-		return nil
-	case p.Hold != nil:
-		return &Pause{PausedByGuard, *p}
+// PauseOf returns a pause of the store.
+func PauseOf(p store.Pause) *Pause {
+	if p.Hold != nil {
+		return &Pause{PausedByGuard, p}
 	}
-	return &Pause{PausedByOperator, *p}
+	return &Pause{PausedByOperator, p}
 }
 
 // stored reports whether an operator ends the pause.
 func (p *Pause) stored() bool { return p != nil && p.Cause != PausedByRefusal }
 
-// Pause pauses exactly these services, by name: a write in flight finishes, and later
-// changes wait as for a service whose sink is unreachable, behind the others. A service
-// that is not named resumes. It may be called at any time.
-func (s *Stage) Pause(all map[string]store.Pause) {
-	s.mu.Lock()
-	s.opt.Paused = all
-	s.mu.Unlock()
-	for _, w := range s.services() {
-		w.pause(PauseOf(pauseOf(all, w.opt.Name)))
-	}
-}
-
 // pauseOf returns the pause of a service; nil: none.
-func pauseOf(all map[string]store.Pause, service string) *store.Pause {
+func pauseOf(all map[string]store.Pause, service string) *Pause {
 	if p, is := all[service]; is {
-		return &p
+		return PauseOf(p)
 	}
 	return nil
-}
-
-// pause sets the pause of the service in the store, nil for none, and reports whether that is new.
-func (w *worker) pause(p *Pause) bool {
-	if !w.condition.paused(p) {
-		return false
-	}
-	if p != nil {
-		w.log.Warn("paused", "event", "delivery.paused", "cause", p.Cause, "by", p.Actor, "why", p.Reason)
-	} else {
-		w.log.Info("resumed", "event", "delivery.resumed")
-	}
-	w.stateChanged()
-	return true
-}
-
-// Probe makes a service that waits for its sink retry now, and reports whether this
-// process delivers it.
-func (s *Stage) Probe(service string) bool {
-	for _, w := range s.services() {
-		if w.opt.Name == service {
-			w.condition.wake()
-			return true
-		}
-	}
-	return false
 }
 
 // paused sets the pause in the store, nil for none, and reports whether it began or ended.
@@ -103,7 +61,7 @@ func (c *condition) paused(p *Pause) (changed bool) {
 	return changed
 }
 
-// sinkSays sets the pause by what the sink answered last, unless the store has one. The caller holds c.mu.
+// sinkSays sets the pause by the last answer of the sink, unless the store has one. The caller holds c.mu.
 func (c *condition) sinkSays(refused bool) {
 	switch {
 	case c.pause.stored():
@@ -139,49 +97,4 @@ func (c *condition) resumed() (times int, last time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resumes, c.resumedAt
-}
-
-// awaitResumed waits while the service is paused, and reports whether it did;
-// errStopped when stop ended first. A refused service is not: core probes its target.
-func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
-	for {
-		is, changed := w.condition.isPaused()
-		if !is {
-			w.changed = changed
-			if resumes, _ := w.condition.resumed(); resumes != w.resumes {
-				w.waited, w.resumes = true, resumes
-			}
-			return waited, nil
-		}
-		waited = true
-		select {
-		case <-changed.Done():
-		case <-stop.Done():
-			return waited, errStopped
-		}
-	}
-}
-
-// requested returns a context that ends when an operator requests an attempt, also if that was
-// during the last one, or when the service is paused or resumed.
-func (w *worker) requested() context.Context {
-	if w.changed == nil {
-		_, w.changed = w.condition.isPaused()
-	}
-	return w.changed
-}
-
-// await waits until it is time for another attempt, or an operator requests one. It
-// returns false when stop ended first.
-func (w *worker) await(stop context.Context, e *sinks.Error, backoff time.Duration) bool {
-	w.condition.retryAt(time.Now().Add(max(e.RetryAfter, backoff)))
-	ctx, cancel := context.WithCancel(stop)
-	defer cancel()
-	changed := w.requested()
-	defer context.AfterFunc(changed, cancel)()
-	due := e.Await(ctx, backoff)
-	if changed.Err() != nil {
-		w.changed = nil
-	}
-	return due || stop.Err() == nil
 }

@@ -94,18 +94,18 @@ func (s *Stage) replace(old *worker, added []*worker) {
 	s.list(slices.DeleteFunc(slices.Clone(s.workers), func(w *worker) bool { return w == old }))
 	rows := old.core.Rows()
 	if i := slices.IndexFunc(added, func(w *worker) bool { return w.opt.Number == old.opt.Number }); i >= 0 {
-		p := old.condition.now().Pause
+		p := old.target.condition.now().Pause
 		if !p.stored() {
 			p = nil
 		}
-		added[i].condition.paused(p)
-		added[i].queue.Failing = added[i].failing()
+		added[i].target.condition.paused(p)
+		added[i].queue.Failing = added[i].target.condition.stuck()
 		s.join(added[i], rows)
 	} else {
 		for _, p := range s.parts {
 			for _, i := range rows[p.Partition] {
-				if l, err := old.letterOf(i, nil); err == nil {
-					abandon(p.Partition, l, old.key(i))
+				if l, err := old.letters.letterOf(i, nil); err == nil {
+					abandon(p.Partition, l, old.letters.key(i))
 				}
 			}
 		}

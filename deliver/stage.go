@@ -3,7 +3,6 @@ package deliver
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,124 +10,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
-	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/internal/wait"
-	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
-)
-
-var (
-	errStopped  = errors.New("deliver is stopping")
-	errRevoked  = errors.New("the partition is no longer this process's")
-	errWentBack = errors.New("the log in the store ends before a frame that it had")
-)
-
-// ErrLost is what Run returns, wrapped, when the store has a partition that is assigned
-// to this process under another token: the store was restored, or another process took
-// it over. Deliver has to restart from the store's progress.
-var ErrLost = errors.New("the progress of a partition is no longer this process's")
-
-// Store is what deliver needs of the store.
-type Store interface {
-	store.Deliveries
-	Admit(ctx context.Context, a store.Admission) ([]store.Admitted, *store.Pause, error)
-	Retrying(ctx context.Context, keys []string) ([]store.DeadLetter, error)
-	Offered(ctx context.Context, ids []int64) error
-	AddLetters(ctx context.Context, letters []store.DeadLetter) error
-	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error)
-	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
-}
-
-// Retry bounds the attempts at one change.
-type Retry struct {
-	// For is how long a change is tried that its target answers with an error, before it is
-	// given up: core.Service has the rule. Defaults to 24h.
-	For time.Duration
-	// MinBackoff and MaxBackoff bound the wait between attempts. Default to
-	// 200ms and 30s.
-	MinBackoff, MaxBackoff time.Duration
-	// Later is when a change whose attempts all failed is offered again for the first time; the
-	// wait doubles from there, up to a day. 0 means never.
-	Later time.Duration
-}
-
-// Service is one service to deliver.
-type Service struct {
-	Name   string
-	Number int32 // the store's number of it
-	Sink   sinks.Sink
-	Retry  Retry
-	// History says that Options.History gets the attempts.
-	History bool
-	Guard   Guard
-	Pace    Pace
-	// Refresh is the period in which each unchanged entity is sent again. 0 means never.
-	Refresh time.Duration
-}
-
-// Options of a Stage. All fields are needed unless they say a default.
-type Options struct {
-	Services []Service
-	// Revision is the revision of this process's configuration. A change of an older one that the
-	// sink refuses is decided again; one of a newer one is not this process's to deliver.
-	Revision int64
-	// Superseded is called, from any goroutine and perhaps often, when a change of
-	// a newer revision came. It must not block.
-	Superseded func()
-	Store      Store
-	// History, if given, keeps the attempts of services that have one. Neither its
-	// pace nor its failures hold up a delivery.
-	History Attempts
-	// Feed are the topic and the times of the stage's subscription to the changes log.
-	Feed transport.GroupConfig
-	// Control appends control records to the inbox and returns when they are durable.
-	Control func(ctx context.Context, controls ...change.Record) error
-	// Partition returns the inbox partition in which a version of an entity was
-	// decided: another generation of the inbox may have had another number of them.
-	// Of a generation that is not known, it is that of the newest.
-	Partition func(entity string, version change.Version) int32
-	// InboxEnd returns the position that the next record of an inbox partition gets.
-	InboxEnd func(ctx context.Context, partition int32) (change.Version, error)
-	// Partitions is the number of inbox partitions, of all processes. Defaults to 1.
-	Partitions int
-	// Memory is how many bytes of changes may wait for sinks, over all services.
-	// Defaults to 64 MiB.
-	Memory int64
-	// StopGrace is how long a write in flight may take at a shutdown. Defaults to 5s.
-	StopGrace time.Duration
-	// Paused are the services that an operator or the guard has paused, by name.
-	Paused map[string]store.Pause
-	// Now is the time of the guard's windows and of refreshes. Defaults to time.Now.
-	Now func() time.Time
-	// Limit, if given, ends everything that a shutdown lets finish (writes, reads,
-	// progress): the changes are redelivered, with their keys.
-	Limit   context.Context
-	Logger  *slog.Logger
-	Metrics *Metrics
-	// Tracer makes spans of traced changes. Defaults to none: sinks pass no trace
-	// context on then.
-	Tracer *tracing.Tracer
-}
-
-// State says how a service is doing.
-type State string
-
-// The states of a service.
-const (
-	StateRunning  State = "running"
-	StatePaced    State = "paced"    // changes wait on purpose, for the pace of the service
-	StateRetrying State = "retrying" // the last attempt failed and is repeated
-	StatePaused   State = "paused"   // see Condition.Pause
 )
 
 // Stage delivers the changes of all services. Run it once; Handle is the router's handler. All
 // methods may be called concurrently.
 type Stage struct {
+	*calls
 	opt     Options
 	log     *slog.Logger
 	limit   context.Context
@@ -172,12 +65,13 @@ func New(opt Options) *Stage {
 		flow: core.NewFlow(opt.Memory), parts: map[int32]*partition{}, released: make(chan struct{}), failed: make(chan error, 1),
 		repairs: make(chan struct{}, 1), subscribed: make(chan struct{}),
 	}
+	s.calls = &calls{opt: &s.opt, log: s.log}
 	s.subscription = transport.NewSubscription(&s.opt.Feed, func() { close(s.subscribed) })
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.large = newLargeWrites(opt.Memory)
 	s.saver.init(s)
-	s.others.s, s.others.sem = s, make(chan struct{}, 1)
-	s.history = newRecorder(s)
+	s.others.calls, s.others.mu, s.others.parts, s.others.sem = s.calls, &s.mu, s.parts, make(chan struct{}, 1)
+	s.history = newRecorder(s.calls)
 	for _, service := range opt.Services {
 		w := newWorker(s, service)
 		s.workers = append(s.workers, w)
@@ -214,7 +108,7 @@ func (s *Stage) Run(ctx context.Context) error {
 			_ = s.saver.checkTokens(s.ctx) // again later
 		}
 	})
-	s.running.Go(s.offerDue)
+	s.running.Go((&offers{s.calls, s}).run)
 	s.running.Go(s.walk)
 	var err error
 	select {
@@ -241,26 +135,13 @@ func (s *Stage) step(do func()) {
 	s.signalled()
 }
 
-// workerOf returns the worker of a queue, nil if it has ended. The caller holds s.mu.
-func (s *Stage) workerOf(q *core.Queue) *worker {
-	i, _ := slices.BinarySearchFunc(s.workers, q.Number, func(w *worker, number int32) int { return cmp.Compare(w.opt.Number, number) })
-	for ; i < len(s.workers) && s.workers[i].opt.Number == q.Number; i++ {
-		if s.workers[i].queue == q {
-			return s.workers[i]
-		}
-	}
-	return nil
-}
-
 // signalled applies the signals of the flow; part of step.
 func (s *Stage) signalled() {
-	var of *worker // of a signal's queue
 	freed, saved := false, false
 	for _, e := range s.flow.Signals() {
-		if e.Queue != nil && (of == nil || of.queue != e.Queue) {
-			if of = s.workerOf(e.Queue); of == nil {
-				continue
-			}
+		var of *worker
+		if e.Queue != nil {
+			of = e.Queue.Data.(*worker)
 		}
 		switch e.Kind {
 		case core.Deliver:
@@ -323,7 +204,7 @@ func (s *Stage) Assigned(ctx context.Context, partitions []int32) (err error) {
 			s.revoke(s.parts[rows[i].Partition])
 			rows[i].Token = token
 			p := s.newPartition(&rows[i])
-			s.running.Go(func() { s.feed(p) })
+			s.running.Go(p.feed)
 		}
 	})
 	return err
@@ -401,4 +282,37 @@ func (s *Stage) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.flow.Idle() && !slices.ContainsFunc(s.workers, func(w *worker) bool { return w.parked > 0 })
+}
+
+// Conditions returns the condition of each service, by name.
+func (s *Stage) Conditions() map[string]Condition {
+	all := map[string]Condition{}
+	for _, w := range s.services() {
+		all[w.opt.Name] = w.target.condition.now()
+	}
+	return all
+}
+
+// Pause pauses exactly these services, by name: a write in flight finishes, and later
+// changes wait as for a service whose sink is unreachable, behind the others. A service
+// that is not named resumes. It may be called at any time.
+func (s *Stage) Pause(all map[string]store.Pause) {
+	s.mu.Lock()
+	s.opt.Paused = all
+	s.mu.Unlock()
+	for _, w := range s.services() {
+		w.pause(pauseOf(all, w.opt.Name))
+	}
+}
+
+// Probe makes a service that waits for its sink retry now, and reports whether this
+// process delivers it.
+func (s *Stage) Probe(service string) bool {
+	for _, w := range s.services() {
+		if w.opt.Name == service {
+			w.target.condition.wake()
+			return true
+		}
+	}
+	return false
 }

@@ -7,13 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
-	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -21,78 +19,39 @@ import (
 // worker brings the slices of one service, of all partitions, to its sink. core decides
 // which changes to write, park or give up; the worker applies its effects.
 type worker struct {
-	s      *Stage
-	opt    Service
-	traits sinks.Traits
-	log    *slog.Logger
-	m      *serviceMetrics
-	wakeUp chan struct{} // capacity 1: the queue grew, or a partition arrived or was revoked
-	ctx    context.Context
-	cancel context.CancelFunc
-	ended  chan struct{} // closed when run has ended
+	s       *Stage
+	opt     Service
+	traits  sinks.Traits
+	log     *slog.Logger
+	m       *serviceMetrics
+	wakeUp  chan struct{} // capacity 1: the queue grew, or a partition arrived or was revoked
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when run has ended
+	history *recorder     // nil: none is kept
 
-	condition condition
-	history   *recorder // nil: none is kept
-
-	queue *core.Queue // guarded by the stage's mutex
-	// Guarded by the stage's mutex, too.
+	// Guarded by the stage's mutex.
+	queue   *core.Queue
 	parked  int // rows
 	arrived []arrival
 
 	// Owned by run.
-	core   *core.Service
-	slices []*slice          // in hand
-	parts  []*core.Partition // that may have changes or rows in core
-	opened bool
-	// changed is of the condition, from before the last attempt; nil: nothing was requested since.
-	changed context.Context //nolint:containedctx // it is a signal
-	last    *sinks.Error    // that the sink returned last
-	found   uint64          // of the sink, in metrics
-	resumes int             // of the condition, that were seen
-	known   known
-	// waited: it was paused since the last write, and what changes mean may have changed.
-	waited bool
+	core     *core.Service
+	target   target
+	letters  letters
+	guard    guard
+	recovery recovery
+	known    known
+	slices   []*slice          // in hand
+	parts    []*core.Partition // that may have changes or rows in core
 	// touched: slices may have moved without an effect of core.
 	touched bool
-}
-
-// slice is a slice in hand.
-type slice struct {
-	*core.Slice
-	todo []*delivery // the changes that are not settled, from the first on
 }
 
 // arrival is a partition that was taken over, with its rows of the service.
 type arrival struct {
 	p    *core.Partition
 	rows []*core.Item
-}
-
-// delivery is one change in hand, or loaded from its row for an attempt.
-type delivery struct {
-	change    change.Change
-	slice     *core.Slice // nil: loaded
-	done      bool
-	abandoned bool // the next owner of its partition delivers it
-	passed    bool // an earlier change of the entity keeps the position in its place
-	// replacement is the newer change of the entity that is delivered instead.
-	replacement *delivery
-	span        *tracing.Span
-	record      func(outcome string) // of its last attempt, in the history; nil: recorded
-	letter      *store.DeadLetter    // what becomes of it
-}
-
-// settled reports whether v, or the change that replaces it, was delivered or parked or is
-// another owner's: the replacement may be of another partition than v. A repetition of a
-// change that was itself replaced has a replacement with a replacement.
-func (v *delivery) settled() bool {
-	if v.replacement == nil {
-		return v.done
-	}
-	for v.replacement != nil {
-		v = v.replacement
-	}
-	return v.done || v.abandoned
 }
 
 func newWorker(s *Stage, opt Service) *worker {
@@ -105,21 +64,35 @@ func newWorker(s *Stage, opt Service) *worker {
 		history: s.history.of(&opt),
 		known:   known{most: s.opt.Memory / knownShare / int64(max(1, len(s.opt.Services)))},
 	}
-	_, holds := opt.Sink.(sinks.Recoverer)
+	sink, holds := opt.Sink.(sinks.Recoverer)
+	own := opt.Pace
+	pace := core.Pace{Linger: w.traits.Linger, Burst: own.Burst, Settle: own.Settle, SettleMax: own.SettleMax}
+	if own.Rate > 0 {
+		pace.Every = time.Duration(float64(time.Second)/own.Rate + 1)
+	}
+	if holds {
+		pace.Settle = 0
+	}
 	w.core = core.New(core.Config{
 		Log: w.traits.Kind == sinks.Log, Holds: holds,
 		For: opt.Retry.For, MinBackoff: opt.Retry.MinBackoff, MaxBackoff: opt.Retry.MaxBackoff,
-		MaxBatch: w.traits.MaxBatch, MaxBytes: w.traits.MaxBytes, Pace: w.pace(holds),
+		MaxBatch: w.traits.MaxBatch, MaxBytes: w.traits.MaxBytes, Pace: pace,
 	})
-	w.condition.pause = PauseOf(pauseOf(s.opt.Paused, opt.Name))
-	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
-	w.queue = &core.Queue{Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.failing(), Paced: opt.Pace != Pace{}, Refresh: opt.Refresh}
+	w.target = target{
+		sink: opt.Sink, retry: opt.Retry, grace: s.opt.StopGrace, log: w.log, m: w.m,
+		changedState: w.stateChanged, idle: w.idle,
+	}
+	w.target.condition.pause = pauseOf(s.opt.Paused, opt.Name)
+	w.target.condition.changed, w.target.condition.change = context.WithCancel(context.Background())
+	w.queue = &core.Queue{
+		Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.target.condition.stuck(),
+		Paced: own != Pace{}, Refresh: opt.Refresh, Data: w,
+	}
+	with := &calls{opt: &s.opt, log: w.log}
+	w.letters = letters{calls: with, service: &w.opt, kind: w.traits.Kind, m: w.m, revision: &s.revision, mu: &s.mu}
+	w.guard = guard{calls: with, limits: opt.Guard, others: &s.others, mu: &s.mu, queue: w.queue}
+	w.recovery = recovery{sink: sink, target: &w.target, m: w.m, mu: &s.mu, queue: w.queue, saved: s.saver.await}
 	return w
-}
-
-func (w *worker) failing() bool {
-	state := w.condition.now().State
-	return state != StateRunning && state != StatePaced
 }
 
 // run delivers until stop ends, and closes the sink. Changes in hand stay pending in
@@ -137,7 +110,7 @@ func (w *worker) run(stop context.Context) {
 	}
 	w.s.step(func() {
 		for _, sl := range w.slices {
-			w.endSpans(sl.todo)
+			endSpans(sl.todo)
 			w.s.flow.Abandon(sl.Slice)
 		}
 		w.queue.SetBusy(false, w.queue.Full)
@@ -152,21 +125,25 @@ func (w *worker) step(work, stop context.Context) error {
 		return err
 	}
 	next := w.core.Next(time.Now())
-	w.notePaced()
+	if w.opt.Pace != (Pace{}) {
+		n := w.core.Paced()
+		w.m.paced.Set(float64(n))
+		w.target.condition.waitForPace(n)
+	}
 	switch next.Kind {
 	case core.Write:
-		return w.write(work, stop, next)
+		return (&attempt{worker: w, step: next}).write(work, stop)
 	case core.Retry:
-		return w.retry(work, stop, next)
+		return (&attempt{worker: w, step: next}).retry(work, stop)
 	case core.Conclude:
 		return w.conclude(work, stop, next.Items)
 	case core.AwaitUp:
-		if !w.await(stop, w.last, time.Until(next.Until)) {
+		if !w.target.await(stop, w.target.last, time.Until(next.Until)) {
 			return errStopped
 		}
 		return nil
 	case core.Wait:
-		w.condition.retryAt(next.Until)
+		w.target.condition.retryAt(next.Until)
 		if !w.canTake() { // else the changes that were received needed no delivery
 			w.wait(stop, next.Until)
 		}
@@ -177,7 +154,7 @@ func (w *worker) step(work, stop context.Context) error {
 func (w *worker) canTake() bool {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	return w.queue.CanTake(w.core.Room())
+	return w.queue.CanTake(w.core.Hand.Room())
 }
 
 // wait waits until a time, unless it is zero, or until something arrives.
@@ -189,8 +166,8 @@ func (w *worker) wait(stop context.Context, until time.Time) {
 	select {
 	case <-w.wakeUp:
 	case <-timer:
-	case <-w.requested().Done():
-		w.changed = nil
+	case <-w.target.requested().Done():
+		w.target.changed = nil
 		w.core.Hurry(time.Now())
 	case <-stop.Done():
 	}
@@ -202,17 +179,17 @@ func (w *worker) receive(work, stop context.Context) error {
 	w.s.mu.Lock()
 	arrived := w.arrived
 	w.arrived = nil
-	taken := w.queue.Take(w.core.Room(), time.Now())
+	taken := w.queue.Take(w.core.Hand.Room(), time.Now())
 	crowded := w.queue.Crowded()
 	w.s.mu.Unlock()
-	w.core.Crowd(crowded)
+	w.core.Hand.Crowded = crowded
 	w.touched = w.touched || len(taken)+len(arrived) > 0
 	for _, a := range arrived {
 		w.parts = append(w.parts, a.p)
 		w.core.Restore(a.rows)
 	}
 	if len(arrived) > 0 {
-		w.core.Share(len(w.parts), w.s.opt.Partitions, time.Now())
+		w.core.Rate.Share(len(w.parts), w.s.opt.Partitions, time.Now())
 	}
 	if len(taken) > 0 {
 		batch := make([]*slice, len(taken))
@@ -251,10 +228,10 @@ func (w *worker) dropRevoked() {
 		w.touched = true
 	}
 	if len(gone) > 0 {
-		w.core.Share(len(w.parts), w.s.opt.Partitions, time.Now())
+		w.core.Rate.Share(len(w.parts), w.s.opt.Partitions, time.Now())
 	}
-	if len(w.parts) == 0 && w.opened && w.traits.Exclusive {
-		w.opened = false
+	if len(w.parts) == 0 && w.target.opened && w.traits.Exclusive {
+		w.target.opened = false
 		if err := w.opt.Sink.Close(); err != nil {
 			w.log.Warn("closing the target failed", "event", "sink.close_failed", "error", err)
 		}
@@ -286,8 +263,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 			}
 			v := &values[len(all)]
 			*v = delivery{change: c, slice: sl.Slice}
-			v.span = w.s.opt.Tracer.Deliver(c.Trace, w.opt.Name)
-			v.change.Trace = v.span.Trace() // what the sink passes on
+			v.trace(w.s.opt.Tracer, w.opt.Name)
 			v.change.Partition = sl.Lane.Partition.Number
 			all = append(all, v)
 		}
@@ -312,7 +288,7 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 			doubtful = append(doubtful, v.change.Entity)
 		}
 	}
-	rows, err := w.rows(work, stop, doubtful)
+	rows, err := w.s.rows(work, stop, w.opt.Number, doubtful)
 	if err != nil {
 		return err
 	}
@@ -359,9 +335,9 @@ func (w *worker) apply() {
 		}
 		w.finish()
 		status := w.core.Status()
-		w.queue.SetBusy(w.core.Hand() > 0, w.core.Room() == 0)
+		w.queue.SetBusy(w.core.Hand.Len() > 0, w.core.Hand.Room() == 0)
 		w.parked = status.Rows
-		w.condition.park(status)
+		w.target.condition.park(status)
 	})
 }
 
@@ -370,11 +346,11 @@ func (w *worker) applyEffect(e core.Effect) {
 	p := e.Item.Owner.(*core.Partition)
 	switch e.Kind {
 	case core.Put:
-		w.putRow(p, e.Item, v)
+		w.letters.putRow(p, e.Item, v)
 	case core.End:
-		p.Edit(w.key(e.Item), core.RowEdit{Ended: true})
+		p.Edit(w.letters.key(e.Item), core.RowEdit{Ended: true})
 	case core.Letter:
-		p.Edit(w.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Row})
+		p.Edit(w.letters.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Row})
 	case core.Settle:
 		if v == nil {
 			v = &delivery{} // a row whose change is not loaded
@@ -399,27 +375,20 @@ func (w *worker) applyEffect(e core.Effect) {
 func (w *worker) finish() {
 	w.slices = slices.DeleteFunc(w.slices, func(sl *slice) bool {
 		for len(sl.todo) > 0 && (sl.todo[0].passed || sl.todo[0].settled()) {
-			w.endSpans(sl.todo[:1])
+			endSpans(sl.todo[:1])
 			sl.Entities += int64(sl.todo[0].change.Effect)
 			sl.todo = sl.todo[1:]
 		}
 		over := len(sl.todo) == 0 || sl.Lane.Partition.Revoked() // then the rest is the next owner's
 		if over {
-			w.endSpans(sl.todo)
+			endSpans(sl.todo)
 			w.s.flow.Finish(sl.Slice)
 		} else {
 			w.s.flow.Advance(sl.Slice, sl.todo[0].change.Position())
 		}
-		w.keepMark(sl.Lane)
+		w.recovery.keepMark(sl.Lane)
 		return over
 	})
-}
-
-func (w *worker) backoff() *backoff.ExponentialBackOff {
-	b := backoff.NewExponentialBackOff()
-	b.Multiplier = 2
-	b.InitialInterval, b.MaxInterval = w.opt.Retry.MinBackoff, w.opt.Retry.MaxBackoff
-	return b
 }
 
 // superseded notes that a change was dropped for a newer one of its entity.
@@ -440,70 +409,7 @@ func (w *worker) recordOutcome(v *delivery, outcome string) {
 	}
 	if v.replacement == nil {
 		v.done = true
-		w.endSpan(v, nil) // the rest of its frame may take longer
-	}
-}
-
-// rows reads the dam rows of entities, by entity.
-func (w *worker) rows(work, stop context.Context, of []string) (map[string]store.Row, error) {
-	var keys []store.Key
-	rows := map[string]store.Row{}
-	for _, entity := range of {
-		if _, seen := rows[entity]; !seen {
-			rows[entity] = store.Row{}
-			keys = append(keys, store.Key{Service: w.opt.Number, Entity: entity})
-		}
-	}
-	if len(keys) == 0 {
-		return rows, nil
-	}
-	err := w.s.retryUntil(work, stop, "read dam rows", func() error {
-		found, err := w.s.opt.Store.Rows(work, keys)
-		for _, r := range found {
-			rows[r.Entity] = r
-		}
-		return err
-	})
-	return rows, err
-}
-
-// open opens the sink; it retries until stop ends.
-func (w *worker) open(work, stop context.Context) error {
-	if w.opened {
-		return nil
-	}
-	if err := w.until(work, stop, w.opt.Sink.Open); err != nil {
-		return err
-	}
-	w.opened = true
-	w.recovered()
-	return nil
-}
-
-// until retries a sink's preparations (Open, Resume) until they succeed, stop ends, or no
-// partition is left (errRevoked). It waits as a write does: with the other services of a target
-// that is down, and while paused.
-func (w *worker) until(work, stop context.Context, do func(context.Context) error) error {
-	pause := w.backoff()
-	for {
-		ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
-		err := do(ctx)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		e := sinks.Classify(err)
-		w.reportFailure(e, nil)
-		if !w.await(stop, e, pause.NextBackOff()) {
-			return errStopped
-		}
-		if _, err := w.awaitResumed(stop); err != nil {
-			return err
-		}
-		if w.idle() {
-			w.recovered()
-			return errRevoked
-		}
+		v.end(nil) // the rest of its frame may take longer
 	}
 }
 
@@ -514,49 +420,87 @@ func (w *worker) idle() bool {
 	return len(w.arrived) == 0 && !slices.ContainsFunc(w.parts, func(p *core.Partition) bool { return !p.Revoked() })
 }
 
-// retryUntil repeats an operation on the store until it works or stop ends.
-func (s *Stage) retryUntil(work, stop context.Context, what string, op func() error) error {
-	stopped, err := wait.Retry(work, stop, s.log, what, op)
-	if stopped {
-		return errStopped
-	}
-	return err
-}
-
-// reportFailure counts a failure of the sink, and logs the first one and one a minute, for all
-// services of a target that is down. about is the span of a change that failed, or nil.
-func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
-	w.m.failures.WithLabelValues(e.Class.String()).Inc()
-	changed, failures := w.condition.failed(e)
-	if changed {
-		w.stateChanged()
-	}
-	if failures == 0 {
-		return
-	}
-	log := w.log.With("failures", failures)
-	if about != nil {
-		log = log.With("trace_id", about.ID())
-	}
-	if e.Class == sinks.Pause {
-		log.Error("paused: the target refuses the whole service; probing", "event", "delivery.paused", "cause", PausedByRefusal, "error", e)
-		return
-	}
-	log.Warn("delivery fails; retrying", "event", "delivery.failing", "error", e)
-}
-
-// recovered sets the service running again.
-func (w *worker) recovered() {
-	changed, reported := w.condition.recovered()
-	if reported {
-		w.log.Info("delivery resumed", "event", "delivery.resumed")
-	}
-	if changed {
-		w.stateChanged()
-	}
-}
-
 // stateChanged tells the flow that the sink fails or works: the log may be read for the service.
 func (w *worker) stateChanged() {
-	w.s.step(func() { w.s.flow.SetFailing(w.queue, w.failing()) })
+	w.s.step(func() { w.s.flow.SetFailing(w.queue, w.target.condition.stuck()) })
+}
+
+// pause sets the pause of the service in the store, nil for none, and reports whether that is new.
+func (w *worker) pause(p *Pause) bool {
+	if !w.target.condition.paused(p) {
+		return false
+	}
+	if p != nil {
+		w.log.Warn("paused", "event", "delivery.paused", "cause", p.Cause, "by", p.Actor, "why", p.Reason)
+	} else {
+		w.log.Info("resumed", "event", "delivery.resumed")
+	}
+	w.stateChanged()
+	return true
+}
+
+// obsoleteAfter reports whether a change may have been replaced while the service was paused, so
+// that a state sink gets only the newest.
+func (w *worker) obsoleteAfter(v *delivery) bool {
+	if w.traits.Kind != sinks.State {
+		return false
+	}
+	_, resumed := w.target.condition.resumed()
+	return v.change.Time.Before(resumed)
+}
+
+// saved returns when the progress of the items' partitions is saved.
+func (w *worker) saved(work context.Context, items []*core.Item) error {
+	parts := make([]*core.Partition, 0, len(items))
+	for _, i := range items {
+		if p := i.Owner.(*core.Partition); !slices.Contains(parts, p) {
+			parts = append(parts, p)
+		}
+	}
+	return w.s.saver.await(work, parts)
+}
+
+// conclude ends changes that were refused or given up: as dead letters, or by a new
+// decision. The letters are saved with the positions that pass their changes.
+func (w *worker) conclude(work, stop context.Context, items []*core.Item) error {
+	if err := w.letters.load(work, stop, items); err != nil {
+		return err
+	}
+	for _, i := range items {
+		v, ok := i.Data.(*delivery)
+		if !ok {
+			w.core.Leave(i, core.Skipped)
+			continue
+		}
+		replaceable, err := w.letters.replaceable(work, stop, v)
+		if err != nil {
+			return err
+		}
+		outcome := AttemptGaveUp
+		switch {
+		case replaceable:
+			outcome = OutcomeRedecided
+			err = w.letters.redecide(work, stop, i, v)
+		case i.State() == core.Refused:
+			outcome = AttemptRefused
+			fallthrough
+		default:
+			if err = w.letters.deadLetter(work, stop, i, v); err == nil && i.Err != nil {
+				w.target.condition.refuse(i.Err)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if v.record != nil {
+			v.record(outcome)
+		}
+		w.core.Concluded(i, !replaceable)
+	}
+	w.apply()
+	if err := w.saved(work, items); err != nil {
+		return err
+	}
+	crash.At(crash.Buried, w.opt.Name)
+	return nil
 }

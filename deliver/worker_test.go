@@ -53,11 +53,11 @@ func TestTheNewestGoesAwayWithItsPartition(t *testing.T) {
 		}
 	})
 	require.NoError(t, w.receive(t.Context(), t.Context()))
-	require.Equal(t, 1, w.core.Hand())
+	require.Equal(t, 1, w.core.Hand.Len())
 	older, newer := w.slices[0].todo[0], w.slices[1].todo[0]
 	s.step(func() { s.revoke(s.parts[1]) })
 	require.NoError(t, w.receive(t.Context(), t.Context()))
-	require.Zero(t, w.core.Hand())
+	require.Zero(t, w.core.Hand.Len())
 	require.True(t, older.settled(), "the next owner of the newest delivers it")
 	require.Empty(t, w.slices)
 	require.False(t, newer.settled())
@@ -90,15 +90,15 @@ func TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks(t *testing.T) {
 	s.opt.Control = func(context.Context, ...change.Record) error { requests++; return nil }
 	of := int32(1)
 	s.opt.Partition = func(string, change.Version) int32 { return of }
-	require.NoError(t, s.offerLetters(t.Context()))
+	require.NoError(t, (&offers{s.calls, s}).due(t.Context()))
 	require.Zero(t, requests, "another process owns it")
 	of = 0
 	w.queue.SetBusy(true, false)
-	w.condition.failed(&sinks.Error{Err: context.DeadlineExceeded})
-	require.NoError(t, s.offerLetters(t.Context()))
+	w.target.condition.failed(&sinks.Error{Err: context.DeadlineExceeded})
+	require.NoError(t, (&offers{s.calls, s}).due(t.Context()))
 	require.Zero(t, requests, "its sink fails")
-	w.condition.recovered()
-	require.NoError(t, s.offerLetters(t.Context()))
+	w.target.condition.recovered()
+	require.NoError(t, (&offers{s.calls, s}).due(t.Context()))
 	require.Equal(t, 1, requests)
 	require.Equal(t, []int64{1}, d.offered)
 }

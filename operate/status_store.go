@@ -111,7 +111,7 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 		pause, paused := pauses[name]
 		x, unwell := said[name]
 		if paused {
-			x = serviceHealth(name, deliver.Condition{State: deliver.StatePaused, Since: pause.Since, Pause: deliver.PauseOf(&pause)}, now)
+			x = serviceHealth(name, deliver.Condition{State: deliver.StatePaused, Since: pause.Since, Pause: deliver.PauseOf(pause)}, now)
 		}
 		switch {
 		case paused || unwell && alive && !x.Waits():

@@ -16,12 +16,12 @@ func TestARateWritesBatches(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	s := core.New(core.Config{MaxBatch: 20, Window: 1000, Pace: core.Pace{Every: 100 * time.Millisecond, Burst: 10}})
-	s.Share(1, 1, now)
+	s.Rate.Share(1, 1, now)
 	for n := range 300 {
 		s.Add(&core.Item{Position: change.Version(n + 1), Version: change.Version(n + 1), Entity: string(rune('a' + n)), Bytes: 1, Arrived: now})
 	}
 	begun, writes := now, 0
-	for s.Hand() > 0 {
+	for s.Hand.Len() > 0 {
 		step := s.Next(now)
 		if step.Kind == core.Wait {
 			require.True(t, step.Until.After(now))
@@ -43,10 +43,10 @@ func TestABucketShrinksWithItsShare(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	s := core.New(core.Config{MaxBatch: 20, Pace: core.Pace{Every: 100 * time.Millisecond, Burst: 10}})
-	s.Share(2, 2, now)
+	s.Rate.Share(2, 2, now)
 	s.Next(now)
 	now = now.Add(time.Minute)
-	s.Share(1, 2, now)
+	s.Rate.Share(1, 2, now)
 	for n := range 20 {
 		s.Add(&core.Item{Position: change.Version(n + 1), Version: change.Version(n + 1), Entity: string(rune('a' + n)), Bytes: 1, Arrived: now})
 	}
@@ -60,7 +60,7 @@ func TestABrakedServiceGathersNoTokens(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	s := core.New(core.Config{MaxBatch: 20, Window: 1000, For: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Second, Rows: 10, RowBytes: 1000, EntityRows: 10, Pace: core.Pace{Every: 200 * time.Millisecond, Burst: 3}})
-	s.Share(1, 1, now)
+	s.Rate.Share(1, 1, now)
 	s.Next(now)
 	add := func(version change.Version, entities ...string) {
 		for n, entity := range entities {

@@ -73,6 +73,7 @@ type Queue struct {
 	Refresh time.Duration
 	Full    bool // no more changes may come into hand
 	Removed bool // the service ends
+	Data    any  // the caller's
 
 	flow    *Flow
 	lanes   []*Lane
@@ -110,9 +111,6 @@ func (f *Flow) Remove(q *Queue) {
 	q.lanes = nil
 	f.signal(Signal{Kind: Freed})
 }
-
-// Partitions returns the assigned partitions, by number.
-func (f *Flow) Partitions() map[int32]*Partition { return f.parts }
 
 // Share is how many bytes one service may hold while it is lagging or failing.
 func (f *Flow) Share() int64 { return max(256<<10, f.Memory/int64(max(1, len(f.queues)))) }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -35,7 +36,7 @@ type Item struct {
 	state State
 	// keepsPosition is a change before it of the entity, which keeps the position until it is settled.
 	keepsPosition *Item
-	lastAttempt   uint64 // number of the last attempt; see Service.lastAttempt
+	lastAttempt   uint64 // number of the last attempt; see attempts
 	failures      int    // attempts in hand
 	failsAlone    bool   // it failed although another entity succeeded since its attempt before
 }
@@ -64,6 +65,23 @@ func (i *Item) concluding() bool { return i.state == Refused || i.state == Given
 // KeepsPosition returns, of a coalesced change, an earlier one of its entity and partition that keeps
 // the position until the newer one is settled: i need not. Nil: none does.
 func (i *Item) KeepsPosition() *Item { return i.keepsPosition }
+
+// becomeHeld keeps a change that failed in hand.
+func (i *Item) becomeHeld() { i.state = Held }
+
+// becomeRefused and becomeGivenUp leave an item, in hand or in a row, to Concluded.
+func (i *Item) becomeRefused() { i.state = Refused }
+
+func (i *Item) becomeGivenUp() { i.state = GivenUp }
+
+// giveWay lets the oldest of several changes in hand that a newer one replaces keep the position.
+func (i *Item) giveWay(newer *Item) {
+	if i.Owner == newer.Owner && i.Position < newer.Position {
+		newer.keepsPosition = cmp.Or(i.keepsPosition, i)
+	} else {
+		i.keepsPosition = nil
+	}
+}
 
 // Outcome is how an item was settled.
 type Outcome int

@@ -62,7 +62,7 @@ func newPaceWorld(t require.TestingT, cfg core.Config) *paceWorld {
 
 func (w *paceWorld) start() {
 	w.s = core.New(w.cfg)
-	w.s.Share(1, 1, w.now)
+	w.s.Rate.Share(1, 1, w.now)
 	var rows []*core.Item
 	for _, at := range slices.Sorted(maps.Keys(w.rows)) {
 		r := w.rows[at]
@@ -114,7 +114,7 @@ func (w *paceWorld) apply() {
 
 // step does one thing and returns how long nothing follows; 0: something may.
 func (w *paceWorld) step() (wait time.Duration) {
-	for w.read < len(w.log) && w.s.Room() > 0 {
+	for w.read < len(w.log) && w.s.Hand.Room() > 0 {
 		c := w.log[w.read]
 		w.read++
 		i := &core.Item{Position: change.Version(w.read), Version: change.Version(w.read), Entity: c.entity, Bytes: 1, Arrived: w.now, OldestUnsent: c.at}
@@ -198,7 +198,7 @@ func (w *paceWorld) run(until time.Time) {
 
 // drain runs until nothing is left, and asserts that the last content of each entity arrived.
 func (w *paceWorld) drain() {
-	for n := 0; w.s.Hand()+len(w.rows) > 0 || w.read < len(w.log); n++ {
+	for n := 0; w.s.Hand.Len()+len(w.rows) > 0 || w.read < len(w.log); n++ {
 		require.Less(w.t, n, 100_000)
 		w.run(w.now.Add(time.Minute))
 	}
@@ -310,7 +310,7 @@ func TestRateHoldsOverLongWrites(t *testing.T) {
 	step = w.s.Next(w.now)
 	require.Equal(t, core.Wait, step.Kind)
 	require.InDelta(t, time.Second, step.Until.Sub(w.now), float64(time.Millisecond))
-	w.s.Share(1, 4, step.Until)
+	w.s.Rate.Share(1, 4, step.Until)
 	require.Equal(t, core.Write, w.s.Next(step.Until).Kind, "it keeps what it has")
 	w.s.Done(step.Until, core.Step{Kind: core.Write, Items: []*core.Item{{Entity: "x"}}}, 0, make([]*sinks.Error, 1), nil, false)
 	next := w.s.Next(step.Until)
@@ -326,14 +326,14 @@ func TestRateHoldsOverTakeovers(t *testing.T) {
 	require.Equal(t, core.Wait, s.Next(at).Kind)
 	for n := range 2 {
 		at = at.Add(time.Hour)
-		s.Share(1, 1, at)
+		s.Rate.Share(1, 1, at)
 		s.Add(&core.Item{Position: change.Version(n + 1), Version: change.Version(n + 1), Entity: fmt.Sprint("e", n)})
 		step := s.Next(at)
 		require.Equal(t, core.Wait, step.Kind)
 		step = s.Next(step.Until)
 		require.Len(t, step.Items, 1)
 		s.Done(step.Until, step, 0, make([]*sinks.Error, 1), nil, false)
-		s.Share(0, 1, at)
+		s.Rate.Share(0, 1, at)
 	}
 }
 
@@ -360,9 +360,9 @@ func TestLingerEndsWithAFullWrite(t *testing.T) {
 	add(5, 60)
 	done(at, 1)
 	require.Equal(t, core.Step{Until: at.Add(time.Second)}, s.Next(at))
-	s.Crowd(true)
+	s.Hand.Crowded = true
 	done(at, 1)
-	s.Crowd(false)
+	s.Hand.Crowded = false
 	add(6, 1)
 	done(at.Add(time.Second), 1)
 }

@@ -82,7 +82,7 @@ func TestAnAnswerParksAtOnce(t *testing.T) {
 	a.add("bad", "good")
 	require.Equal(t, []string{"bad", "good"}, a.next(failureOf["503"], "bad"))
 	require.Equal(t, 1, a.s.Status().Rows)
-	require.Zero(t, a.s.Hand())
+	require.Zero(t, a.s.Hand.Len())
 }
 
 // A target that takes no connection parks and counts nothing, however long.
@@ -98,9 +98,9 @@ func TestAnUnreachableTargetParksNothing(t *testing.T) {
 	status := a.s.Status()
 	require.Equal(t, 1, status.Rows)
 	require.Equal(t, 1, status.Oldest.Attempts)
-	require.Equal(t, 3, a.s.Hand())
+	require.Equal(t, 3, a.s.Hand.Len())
 	require.True(t, status.Failing)
-	for a.s.Hand() > 0 {
+	for a.s.Hand.Len() > 0 {
 		a.next(nil)
 	}
 	require.False(t, a.s.Status().Failing)
@@ -124,7 +124,7 @@ func TestAWriteThatFailsAsAWholeIsHalved(t *testing.T) {
 	a.whole = true
 	a.add("a", "b", "c", "d", "e", "bad", "g", "h")
 	var sizes []int
-	for a.s.Hand() > 0 {
+	for a.s.Hand.Len() > 0 {
 		tried := a.next(failureOf["row"], "bad")
 		sizes = append(sizes, len(tried))
 		if a.s.Status().Rows > 0 {
@@ -163,7 +163,7 @@ func TestADayOf503CostsTheCap(t *testing.T) {
 		w.until(start.Add(24*time.Hour + 10*time.Minute))
 		require.Empty(t, w.letters)
 		require.Empty(t, w.rows)
-		require.Zero(t, w.s.Hand())
+		require.Zero(t, w.s.Hand.Len())
 		w.honest(false)
 	}
 }
@@ -266,8 +266,8 @@ func TestAFullQueue(t *testing.T) {
 	a = full(t, false)
 	require.NotEqual(t, core.Conclude, a.s.Next(a.now).Kind)
 	require.Equal(t, 100, a.s.Status().Rows)
-	require.Equal(t, 1, a.s.Hand())
-	for a.s.Hand() > 0 || a.s.Status().Rows > 0 {
+	require.Equal(t, 1, a.s.Hand.Len())
+	for a.s.Hand.Len() > 0 || a.s.Status().Rows > 0 {
 		require.Equal(t, []string{"bad"}, a.next(nil), "in order")
 	}
 }
@@ -282,7 +282,7 @@ func TestAFullServiceTriesAll(t *testing.T) {
 	for range 4 {
 		a.next(failureOf["503"], a.all...)
 	}
-	require.Equal(t, 3, a.s.Hand(), "held")
+	require.Equal(t, 3, a.s.Hand.Len(), "held")
 	require.True(t, a.s.Status().Full)
 	tried := map[string]int{}
 	for range 12 {
@@ -333,7 +333,7 @@ func TestARefusedServiceParksNothing(t *testing.T) {
 	require.Len(t, tried, 3)
 	require.Zero(t, a.s.Status().Rows)
 	require.True(t, a.s.Status().Refused)
-	for a.s.Hand() > 0 {
+	for a.s.Hand.Len() > 0 {
 		a.next(nil)
 	}
 	require.False(t, a.s.Status().Refused)

@@ -84,7 +84,7 @@ func (w *world) effects() {
 
 // step does one thing and reports whether there was any.
 func (w *world) step() bool {
-	for w.next < len(w.log) && w.s.Room() > 0 {
+	for w.next < len(w.log) && w.s.Hand.Room() > 0 {
 		i := *w.log[w.next]
 		w.s.Add(&i)
 		w.next++
@@ -328,7 +328,7 @@ func TestNothingIsLost(t *testing.T) {
 			check()
 		}
 		require.Empty(r, w.rows)
-		require.Zero(r, w.s.Hand())
+		require.Zero(r, w.s.Hand.Len())
 		w.honest(false)
 	})
 }

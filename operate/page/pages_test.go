@@ -115,14 +115,14 @@ func TestAServiceIsPausedResumedAndProbed(t *testing.T) {
 	require.Contains(t, body, `value="pause"`)
 	require.Contains(t, body, `value="retry-now"`)
 	require.NotContains(t, body, `value="resume"`)
-	w.conditions["acme/all@out"] = deliver.Condition{State: deliver.StatePaused, Since: w.now, Pause: deliver.PauseOf(&store.Pause{Actor: script, Reason: script})}
+	w.conditions["acme/all@out"] = deliver.Condition{State: deliver.StatePaused, Since: w.now, Pause: deliver.PauseOf(store.Pause{Actor: script, Reason: script})}
 	_, body = w.get(oneService, as)
 	require.NotContains(t, body, `value="pause"`)
 	require.Contains(t, body, `value="resume"`)
 	require.Contains(t, body, "paused by ")
 	require.NotContains(t, body, script)
 	held := store.Pause{Actor: script, Reason: script, Hold: &store.Hold{Kind: store.GuardRetract, Limit: 50}}
-	w.conditions["acme/all@out"] = deliver.Condition{State: deliver.StatePaused, Since: w.now, Pause: deliver.PauseOf(&held)}
+	w.conditions["acme/all@out"] = deliver.Condition{State: deliver.StatePaused, Since: w.now, Pause: deliver.PauseOf(held)}
 	_, body = w.get(oneService, as)
 	require.NotContains(t, body, `value="resume"`)
 	for _, do := range []string{operate.Release, operate.Discard, operate.Extend} {

@@ -70,7 +70,7 @@ func newScene(t *testing.T, services, letters int) *scene {
 	}
 	w.conditions[s.services[1]] = deliver.Condition{
 		State: deliver.StatePaused, Since: w.now.Add(-2 * time.Hour),
-		Pause: deliver.PauseOf(&store.Pause{Since: w.now.Add(-2 * time.Hour), Actor: "ann@127.0.0.1", Reason: "their warehouse moves until noon"}),
+		Pause: deliver.PauseOf(store.Pause{Since: w.now.Add(-2 * time.Hour), Actor: "ann@127.0.0.1", Reason: "their warehouse moves until noon"}),
 	}
 	s.day(sources)
 	s.state(letters)

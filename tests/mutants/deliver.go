@@ -8,12 +8,12 @@ var deliverMutants = []mutant{
 		test: "TestAFrameThatOverlapsIsTakenInPart",
 	},
 	{
-		rule: "what the target has is not written again", in: "deliver", fn: "worker.write",
-		find: "w.leaveKnown(&step)", put: "",
+		rule: "what the target has is not written again", in: "deliver", fn: "attempt.write",
+		find: "a.leaveKnown()", put: "",
 		test: "TestWhatTheTargetHasIsNotWritten",
 	},
 	{
-		rule: "only changes from after the takeover are known (NO_END)", in: "deliver", fn: "worker.remember",
+		rule: "only changes from after the takeover are known (NO_END)", in: "deliver", fn: "attempt.remember",
 		find: "&& c.Version >= p.NewFrom", put: "",
 		test: "TestWhatAFormerOwnerMayWriteIsNotKnown",
 	},
@@ -23,13 +23,13 @@ var deliverMutants = []mutant{
 		test: "TestWhatAFormerOwnerMayWriteIsNotKnown",
 	},
 	{
-		rule: "an attempt makes the content unknown until it succeeds (KEEP_FAILED)", in: "deliver", fn: "worker.attempt",
-		find: "w.known.forget(i.Entity)", put: "",
+		rule: "an attempt makes the content unknown until it succeeds (KEEP_FAILED)", in: "deliver", fn: "attempt.try",
+		find: "a.known.forget(i.Entity)", put: "",
 		test: "TestWhatAnAttemptMayHaveWrittenIsNotKnown",
 	},
 	{
-		rule: "so does a takeover (KEEP_OWNER)", in: "deliver", fn: "worker.leaveKnown",
-		find: "d.owner != i.Owner ||", put: "",
+		rule: "so does a takeover (KEEP_OWNER)", in: "deliver", fn: "known.has",
+		find: "d.owner == i.Owner &&", put: "",
 		test: "TestATakeoverForgets",
 	},
 	{
@@ -53,23 +53,23 @@ var deliverMutants = []mutant{
 		test: "TestStopWhileTheSinkIsAway",
 	},
 	{
-		rule: "what took effect is saved before the next write", in: "deliver", fn: "worker.attempt",
-		find: "if !_1._2._3 && slices.Contains(_4, nil) {", put: "if false && slices.Contains(_4, nil) {",
+		rule: "what took effect is saved before the next write", in: "deliver", fn: "attempt.try",
+		find: "if !_1._2._3 && slices.Contains(_1._4, nil) {", put: "if false && slices.Contains(_1._4, nil) {",
 		test: "TestThePositionMovesWithinAFrame",
 	},
 	{
 		rule: "dead letter with the position", in: "deliver", fn: "worker.applyEffect",
-		find: "p.Edit(w.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Row})", put: "_ = p",
+		find: "p.Edit(w.letters.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Row})", put: "_ = p",
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
-		rule: "the row remembers the refused content", in: "deliver", fn: "worker.refuse",
+		rule: "the row remembers the refused content", in: "deliver", fn: "letters.refuse",
 		find: "Version: i.Version,", put: "",
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
-		rule: "a write that failed as a whole is halved", in: "deliver/core", fn: "Service.split",
-		find: "s.limit = max(1, len(step.Items)/2)", put: "s.limit = len(step.Items)",
+		rule: "a write that failed as a whole is halved", in: "deliver/core", fn: "batch.halve",
+		find: "b.limit = max(1, len(step.Items)/2)", put: "b.limit = len(step.Items)",
 		test: "TestAWriteThatFailsAsAWholeIsHalved",
 	},
 	{
@@ -113,13 +113,13 @@ var deliverMutants = []mutant{
 		test: "TestAFullQueue",
 	},
 	{
-		rule: "held changes take turns (PROBE_HEAD)", in: "deliver/core", fn: "Service.held",
-		find: "slices.Index(all, s.lastHeld) + 1", put: "0",
+		rule: "held changes take turns (PROBE_HEAD)", in: "deliver/core", fn: "Hand.held",
+		find: "slices.Index(all, h.lastHeld) + 1", put: "0",
 		test: "TestAFullServiceTriesAll",
 	},
 	{
-		rule: "a full service tries what is in hand (STOP_FULL)", in: "deliver/core", fn: "Service.held",
-		find: "if s.cfg.Holds {", put: "if s.cfg.Holds || s.Full() {",
+		rule: "a full service tries what is in hand (STOP_FULL)", in: "deliver/core", fn: "Hand.held",
+		find: "if h.cfg.Holds {", put: "if h.cfg.Holds || parked.full() {",
 		test: "TestAFullServiceTriesAll",
 	},
 	{
@@ -128,18 +128,18 @@ var deliverMutants = []mutant{
 		test: "TestAFullServiceTriesAll",
 	},
 	{
-		rule: "two failing entities brake the service", in: "deliver/core", fn: "Service.braked",
-		find: "len(s.failing) > 1", put: "false",
+		rule: "two failing entities brake the service", in: "deliver/core", fn: "brake.braked",
+		find: "len(b.failing) > 1", put: "false",
 		test: "TestADayOf503CostsTheCap",
 	},
 	{
-		rule: "a braked service waits as asked", in: "deliver/core", fn: "Service.brakedUntil",
+		rule: "a braked service waits as asked", in: "deliver/core", fn: "brake.until",
 		find: "return later(at, ", put: "return later(time.Time{}, ",
 		test: "TestABrakedServiceWaitsAsAsked",
 	},
 	{
-		rule: "rows are due after the first success", in: "deliver/core", fn: "Service.works",
-		find: "if s.braked() {", put: "if false {",
+		rule: "rows are due after the first success", in: "deliver/core", fn: "Service.judge",
+		find: "if b.braked() {", put: "if false {",
 		test: "TestRowsAreDueAfterASuccess",
 	},
 	{
@@ -148,18 +148,18 @@ var deliverMutants = []mutant{
 		test: "TestI13OneEntityFailsForever",
 	},
 	{
-		rule: "a change of a log sink does not overtake the rows of its entity", in: "deliver/core", fn: "Service.fresh",
-		find: "case s.cfg.Log && (blocked[i.Entity] || len(s.rows[i.Entity]) > 0):", put: "case false:",
+		rule: "a change of a log sink does not overtake the rows of its entity", in: "deliver/core", fn: "Hand.fresh",
+		find: "case h.cfg.Log && (blocked[i.Entity] || len(parked.of[i.Entity]) > 0):", put: "case false:",
 		test: "TestNothingIsLost",
 	},
 	{
-		rule: "rows are bounded (NO_CAP)", in: "deliver/core", fn: "Service.room",
-		find: "s.count < s.cfg.Rows", put: "true",
+		rule: "rows are bounded (NO_CAP)", in: "deliver/core", fn: "rows.room",
+		find: "r.count < r.most", put: "true",
 		test: "TestNothingIsLost",
 	},
 	{
-		rule: "a retry is claimed before it is made", in: "deliver", fn: "worker.claim",
-		find: "if err := w.saved(work, step.Items); err != nil {", put: "if err := work.Err(); err != nil {",
+		rule: "a retry is claimed before it is made", in: "deliver", fn: "attempt.claim",
+		find: "if err := a.saved(work, a.step.Items); err != nil {", put: "if err := work.Err(); err != nil {",
 		test: "TestARetryIsClaimedBeforeItIsMade",
 	},
 	{
@@ -168,13 +168,13 @@ var deliverMutants = []mutant{
 		test: "TestTheNewestGoesAwayWithItsPartition",
 	},
 	{
-		rule: "one letter stands for a content", in: "deliver", fn: "worker.deadLetter",
+		rule: "one letter stands for a content", in: "deliver", fn: "letters.deadLetter",
 		find: "hex.EncodeToString(c.Content)", put: "hex.EncodeToString([]byte(c.Key))",
 		test: "TestI9OneLetterForAContent",
 	},
 	{
-		rule: "newest only, when it is tried again", in: "deliver", fn: "worker.dropObsolete",
-		find: "if newer <= i.Version {", put: "if newer <= i.Version || true {",
+		rule: "newest only, when it is tried again", in: "deliver", fn: "attempt.dropObsolete",
+		find: "case newer <= i.Version:", put: "case true:",
 		test: "TestRetryLeavesOutWhatWasOvertaken",
 	},
 	{
@@ -188,8 +188,8 @@ var deliverMutants = []mutant{
 		test: "TestAMassDeletionIsHeld",
 	},
 	{
-		rule: "the guard does not count who came and left within its window", in: "deliver", fn: "worker.admit",
-		find: "Young: c.Young(w.opt.Guard.Window)", put: "Young: false",
+		rule: "the guard does not count who came and left within its window", in: "deliver", fn: "attempt.admit",
+		find: "Young: c.Young(a.guard.limits.Window)", put: "Young: false",
 		test: "TestAHistoryOfShortLivedEntitiesIsNotHeld",
 	},
 	{
@@ -198,28 +198,28 @@ var deliverMutants = []mutant{
 		test: "TestWhatTheGuardDoesNotCount",
 	},
 	{
-		rule: "a held change ends the write", in: "deliver", fn: "worker.judged",
-		find: "cut = min(cut, slices.Index(step.Items, i))", put: "_ = cut",
+		rule: "a held change ends the write", in: "deliver", fn: "attempt.judged",
+		find: "cut = min(cut, slices.Index(a.step.Items, i))", put: "_ = cut",
 		test: "TestAMassDeletionIsHeld",
 	},
 	{
-		rule: "retries pass the guard", in: "deliver", fn: "worker.attempt",
-		find: "released, err := w.admit(work, stop, &step)", put: "released, err := step.Kind == core.Write, error(nil)\n\tif released {\n\t\treleased, err = w.admit(work, stop, &step)\n\t}",
+		rule: "retries pass the guard", in: "deliver", fn: "attempt.try",
+		find: "released, err := a.admit(work, stop)", put: "released, err := a.step.Kind == core.Write, error(nil)\n\tif released {\n\t\treleased, err = a.admit(work, stop)\n\t}",
 		test: "TestTheGuardCountsRetries",
 	},
 	{
-		rule: "what was admitted before a pause is counted again", in: "deliver", fn: "worker.admit",
-		find: "if i.Admitted <= w.resumes &&", put: "if i.Admitted == 0 &&",
+		rule: "what was admitted before a pause is counted again", in: "deliver", fn: "attempt.admit",
+		find: "if i.Admitted <= a.target.resumes &&", put: "if i.Admitted == 0 &&",
 		test: "TestWhatWaitedInAPauseIsJudgedAgain",
 	},
 	{
-		rule: "a discarded change is refused", in: "deliver", fn: "worker.judged",
-		find: "if err := w.refuse(work, stop, \"discarded\", discarded); err != nil {", put: "if err := work.Err(); err != nil {",
+		rule: "a discarded change is refused", in: "deliver", fn: "attempt.judged",
+		find: "if err := a.letters.refuse(work, stop, \"discarded\", discarded); err != nil {", put: "if err := work.Err(); err != nil {",
 		test: "TestADiscardedChangeIsRefused",
 	},
 	{
 		rule: "a pause lasts over a reload", in: "deliver", fn: "Stage.replace",
-		find: "added[i].condition.paused(p)", put: "_ = p",
+		find: "added[i].target.condition.paused(p)", put: "_ = p",
 		test: "TestAHoldLastsOverAReload",
 	},
 	{
@@ -263,17 +263,17 @@ var deliverMutants = []mutant{
 		test: "TestI1NoChangeIsPassed",
 	},
 	{
-		rule: "the end of the log shows what is lost (NO_END)", in: "deliver", fn: "Stage.look",
+		rule: "the end of the log shows what is lost (NO_END)", in: "deliver", fn: "partition.look",
 		find: "from := tail.LastTo", put: "from := after",
 		test: "TestALogThatEndsTooEarly",
 	},
 	{
-		rule: "a former owner hands out nothing that it reads (NO_LOOK)", in: "deliver", fn: "Stage.look",
-		find: "s.checkOwner(p, tail.Owner); err != nil {", put: "s.checkOwner(p, tail.Owner); err != nil && false {",
+		rule: "a former owner hands out nothing that it reads (NO_LOOK)", in: "deliver", fn: "partition.look",
+		find: "p.checkOwner(tail.Owner); err != nil {", put: "p.checkOwner(tail.Owner); err != nil && false {",
 		test: "TestAFormerOwnerHandsOutNothingNew",
 	},
 	{
-		rule: "what comes from the store may have been in hand before (NO_NEWEST)", in: "deliver", fn: "Stage.look",
+		rule: "what comes from the store may have been in hand before (NO_NEWEST)", in: "deliver", fn: "partition.look",
 		find: ", Redelivered: true}", put: "}",
 		test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
 	},
@@ -289,7 +289,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "an attempt that is taken back has no pause", in: "deliver/core", fn: "Service.withdraw",
-		find: "i.Next = now.Add(s.backoff(i, i.Attempts))", put: "_ = now",
+		find: "i.Next = now.Add(s.brake.backoff(i))", put: "_ = now",
 		test: "TestAnAttemptThatIsTakenBack",
 	},
 	{
@@ -338,17 +338,17 @@ var deliverMutants = []mutant{
 		test: "./deliver TestAServiceThatComesBack",
 	},
 	{
-		rule: "a takeover that fails waits as a write does", in: "deliver", fn: "worker.until",
+		rule: "a takeover that fails waits as a write does", in: "deliver", fn: "target.until",
 		find: "if !_1._2(_3, _4, _5._6()) {", put: "if !_4.Await(_3, _5._6()) {",
 		test: "TestAFailedResumeIsProbedAndPaused",
 	},
 	{
-		rule: "a first mark is saved before the first write", in: "deliver", fn: "worker.resume",
-		find: "return _1._2._3._4(_5, _6)", put: "return nil",
+		rule: "a first mark is saved before the first write", in: "deliver", fn: "recovery.resume",
+		find: "return r.saved(_5, _6)", put: "return nil",
 		test: "TestASuccessorFindsWhatWasWritten",
 	},
 	{
-		rule: "a mark is saved with a position above all that was written", in: "deliver", fn: "worker.keepMark",
+		rule: "a mark is saved with a position above all that was written", in: "deliver", fn: "recovery.keepMark",
 		find: "c.Position() > above {", put: "true || c.Position() > above {",
 		test: "TestAMarkIsNotAheadOfItsPosition",
 	},
@@ -368,23 +368,23 @@ var deliverMutants = []mutant{
 		test: "TestALogSinkGetsAnOlderChangeOfAnotherPartition",
 	},
 	{
-		rule: "only the owner offers a letter", in: "deliver", fn: "Stage.owns",
+		rule: "only the owner offers a letter", in: "deliver", fn: "offers.owns",
 		find: "return p != nil && !p.Revoked()", put: "return p == nil || !p.Revoked()",
 		test: "TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks",
 	},
 	{
-		rule: "a failing sink is offered no letter", in: "deliver", fn: "Stage.takers",
+		rule: "a failing sink is offered no letter", in: "deliver", fn: "offers.takers",
 		find: "state == StateRunning || state == StateRetrying && !w.queue.Busy()", put: "(state == StateRunning || true)",
 		test: "TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks",
 	},
 	{
-		rule: "a rate writes batches", in: "deliver/core", fn: "Service.gathers",
-		find: "p.every == 0 || changes <= int(p.tokens)", put: "p.every >= 0 || changes <= int(p.tokens)",
+		rule: "a rate writes batches", in: "deliver/core", fn: "Rate.gathers",
+		find: "r.every == 0 || changes <= int(r.tokens)", put: "r.every >= 0 || changes <= int(r.tokens)",
 		test: "TestARateWritesBatches",
 	},
 	{
-		rule: "a bucket is that of the share", in: "deliver/core", fn: "Service.Share",
-		find: "s.pace.tokens = min(s.pace.tokens, float64(s.pace.burst))", put: "_ = s.pace.burst",
+		rule: "a bucket is that of the share", in: "deliver/core", fn: "Rate.Share",
+		find: "r.tokens = min(r.tokens, float64(r.burst))", put: "_ = r.burst",
 		test: "TestABucketShrinksWithItsShare",
 	},
 	{
