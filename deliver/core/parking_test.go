@@ -168,6 +168,80 @@ func TestADayOf503CostsTheCap(t *testing.T) {
 	}
 }
 
+// A target that answers 503 and 200 by turns, by attempts or for minutes, gets everything: nothing is given
+// up for what met two bad phases before retry.for, and all arrives soon after.
+func TestATargetThatAlternates(t *testing.T) {
+	for name, works := range map[string]func(attempt int, at time.Duration) bool{
+		"by attempts": func(attempt int, _ time.Duration) bool { return attempt%2 == 0 },
+		"by minutes":  func(_ int, at time.Duration) bool { return at%(2*time.Minute) >= time.Minute },
+	} {
+		for _, log := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s log=%v", name, log), func(t *testing.T) {
+				cfg := config(log, 10)
+				cfg.For, cfg.Rows = 24*time.Hour, 200
+				w := newWorld(t, cfg)
+				start, attempt, last := w.now, 0, time.Time{}
+				w.fail = func(string) *sinks.Error {
+					if w.now != last {
+						attempt, last = attempt+1, w.now
+					}
+					if works(attempt, w.now.Sub(start)) {
+						return nil
+					}
+					return failureOf["503"]
+				}
+				for minute := range 6 * 60 {
+					for n := range 20 {
+						w.publish(fmt.Sprint("e", (20*minute+n)%300))
+					}
+					w.until(start.Add(time.Duration(minute) * time.Minute))
+					require.LessOrEqual(t, len(w.rows), cfg.Rows)
+				}
+				w.until(w.now.Add(10 * time.Minute))
+				require.Empty(t, w.letters)
+				require.Empty(t, w.rows)
+				require.Empty(t, w.open)
+				w.honest(false)
+			})
+		}
+	}
+}
+
+// I13: of a hundred busy entities one fails at each attempt. The others keep 90 % of the rate at which the
+// target takes changes, with every class of failure.
+func TestI13OneBadEntityCostsLittle(t *testing.T) {
+	for kind, e := range failureOf {
+		for _, log := range []bool{false, true} {
+			for _, whole := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s log=%v whole=%v", kind, log, whole), func(t *testing.T) {
+					w := newWorld(t, config(log, 20))
+					w.cfg.For = 24 * time.Hour
+					w.s = core.New(w.cfg)
+					w.hang, w.all = 5*time.Millisecond, whole
+					w.fail = func(entity string) *sinks.Error {
+						if entity == "e0" {
+							return e
+						}
+						return nil
+					}
+					for end := w.now.Add(time.Second); w.now.Before(end); w.step() {
+						for len(w.log) < w.next+100 {
+							w.publish(fmt.Sprint("e", len(w.log)%100))
+						}
+					}
+					good := 0
+					for _, i := range w.log {
+						if i.Entity != "e0" && w.has[i.Position] {
+							good++
+						}
+					}
+					require.GreaterOrEqual(t, good, 1000*20*99/100*9/10, "a write takes a millisecond")
+				})
+			}
+		}
+	}
+}
+
 // A braked service asks for no attempt before the last Retry-After.
 func TestABrakedServiceWaitsAsAsked(t *testing.T) {
 	a := newAlone(t, config(false, 10))

@@ -230,6 +230,9 @@ func (s *Service) queue(i *Item) bool {
 			next.Next, next.lastAttempt, next.failsAlone = later(next.Next, head.Next), head.lastAttempt, true
 		}
 	}
+	if full && head.state == Parked && s.lastSuccess > head.lastAttempt {
+		head.Next = time.Time{} // others succeed: does it fail alone? A rest that it was given is not theirs.
+	}
 	if !s.rows.room(i) || full && head.state != GivenUp {
 		return false
 	}
