@@ -76,7 +76,6 @@ func (a *attempt) dropObsolete(work, stop context.Context, all bool) error {
 		case i.Row && a.s.opt.Partition(i.Entity, newer) == i.Partition:
 			a.core.Postpone(time.Now(), i)
 		default:
-			a.superseded(i.Entity, newer)
 			a.core.Leave(i, core.Overtaken)
 		}
 		return true

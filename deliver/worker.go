@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
@@ -299,7 +298,6 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 			w.known.forget(c.Entity)
 		}
 		if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || w.obsoleteAfter(v)) {
-			w.superseded(c.Entity, rows[c.Entity].Version)
 			w.recordOutcome(v, OutcomeOvertaken)
 			continue
 		}
@@ -389,15 +387,6 @@ func (w *worker) finish() {
 		w.recovery.keepMark(sl.Lane)
 		return over
 	})
-}
-
-// superseded notes that a change was dropped for a newer one of its entity.
-func (w *worker) superseded(entity string, newer change.Version) {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	if p := w.s.parts[w.s.opt.Partition(entity, newer)]; p != nil {
-		p.Superseded(newer)
-	}
 }
 
 // recordOutcome records the outcome of a change: it is done, unless a newer one replaces

@@ -73,10 +73,6 @@ type ProgressSwap struct {
 	// Letters are changes that were refused or given up.
 	Letters []Concluded
 	Old     Token // that the row must have
-	// Floor is the highest watermark under which a change was left out because a
-	// newer one of its entity had been decided: below it, the store went back and
-	// the newer one may not come.
-	Floor change.Version
 }
 
 // Concluded is a change whose delivery ended as a dead letter.
@@ -130,10 +126,9 @@ type Deliveries interface {
 	TakeProgress(ctx context.Context, partitions []int32, token Token) ([]Progress, error)
 	// SwapProgress replaces rows, in one durable transaction, and reports of each
 	// whether it did. A row is left as it is when it has another token, when it was
-	// taken during another run of the database server, when a position in it is
-	// above the watermark, or when the watermark is below its Floor: in all of
-	// these the caller's knowledge is not that of the store, and it has to take
-	// the partition over again. ErrSuperseded, and nothing is written, when
+	// taken during another run of the database server, or when a position in it is
+	// above the watermark: in all of these the caller's knowledge is not that of the
+	// store, and it has to take the partition over again. ErrSuperseded, and nothing is written, when
 	// revision is not the active one. A call of unknown outcome may be repeated:
 	// what did swap has the new token and reports false then.
 	SwapProgress(ctx context.Context, revision int64, swaps []ProgressSwap) ([]bool, error)

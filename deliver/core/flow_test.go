@@ -202,7 +202,7 @@ func (w *flowWorld) save(t require.TestingT) {
 	}
 	w.tokens++
 	swap, needed := w.p.Swap(store.Token{w.tokens})
-	if !needed || swap.Floor > v(w.watermark) {
+	if !needed {
 		return
 	}
 	outcome := w.IntN(4)

@@ -4,19 +4,17 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // progress is the state of a partition that the store has, and the state to write.
 type progress struct {
-	token        store.Token
-	saved        []store.ServicePosition
-	minWatermark change.Version // see store.ProgressSwap.Floor
-	edits        uint64         // counts the changes of positions and rows
-	stored       uint64         // edits that the store has
-	swap         *swap          // in flight, or of unknown outcome
-	rows         map[string]RowEdit
+	token  store.Token
+	saved  []store.ServicePosition
+	edits  uint64 // counts the changes of positions and rows
+	stored uint64 // edits that the store has
+	swap   *swap  // in flight, or of unknown outcome
+	rows   map[string]RowEdit
 }
 
 type swap struct {
@@ -53,12 +51,6 @@ func (p *Partition) Edit(key string, e RowEdit) {
 // Row returns a row that is not known to be stored; nil for another.
 func (p *Partition) Row(key string) *store.DeadLetter { return p.rows[key].Put }
 
-// Superseded notes that a change was dropped for a newer one of its entity: a store whose
-// watermark of the newer one's partition is below has lost that decision.
-func (p *Partition) Superseded(newer change.Version) {
-	p.minWatermark = max(p.minWatermark, newer+1)
-}
-
 // Edits counts the changes of the partition's state; Stored reports whether the store has them.
 func (p *Partition) Edits() uint64 { return p.edits }
 
@@ -94,7 +86,7 @@ func (p *Partition) Swap(token store.Token) (out store.ProgressSwap, needed bool
 	copy(token[halfToken:], p.token[halfToken:])
 	p.swap = &swap{token: token, positions: positions, edits: p.edits}
 	out = store.ProgressSwap{
-		Progress: store.Progress{Partition: p.Number, Token: token, Positions: positions}, Old: p.token, Saved: p.saved, Floor: p.minWatermark,
+		Progress: store.Progress{Partition: p.Number, Token: token, Positions: positions}, Old: p.token, Saved: p.saved,
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.rows)) {
 		switch e := p.rows[key]; {

@@ -119,7 +119,7 @@ func TestSwapWritesWhatMoved(t *testing.T) {
 			var c progressColumns
 			swap := next()
 			c.add(&swap)
-			lines, err := list(t.Context(), s.pool, scanValue[string], "EXPLAIN (ANALYZE, WAL) "+sqlSwapProgress, revision.Number, c.partitions, c.old, c.tokens, c.positions, c.tops, c.floors,
+			lines, err := list(t.Context(), s.pool, scanValue[string], "EXPLAIN (ANALYZE, WAL) "+sqlSwapProgress, revision.Number, c.partitions, c.old, c.tokens, c.positions, c.tops,
 				c.markPartitions, c.services, c.marks)
 			require.NoError(t, err)
 			sum := 0

@@ -60,7 +60,7 @@ var parameterTypes = map[string]string{
 	sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
 	sqlMove:     "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
 	sqlTakeOver: "int4[], int4[], bytea, int8", plain.Tail.Postgres: "int4, int8, int8", plain.DropFrames.Postgres: "int8, timestamptz, int8", sqlPutFrames: "int4[], int8[], bytea[]",
-	sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
+	sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int4[], int4[], bytea[]",
 	plain.CountLetters.Postgres: "text, int4", plain.PruneLetters.Postgres: "timestamptz, int4", plain.PruneAudit.Postgres: "timestamptz, int4", plain.PruneJobs.Postgres: "timestamptz, int4",
 	plain.RetryingOf.Postgres: "int8[]", plain.RetryingByKey.Postgres: "bytea", plain.EndRetrying.Postgres: "bytea",
 	plain.AttemptsOf.Postgres:   "text, timestamptz, timestamptz, int4, int4",

@@ -19,21 +19,21 @@ ON CONFLICT (partition) DO UPDATE SET token = excluded.token, session = excluded
 
 	// Watermarks are not locked: they only grow, and a restore of them starts the server,
 	// or replaces the row. A row that is being taken over is compared again when it has
-	// been. Marks follow the row: $8 to $10 are those that moved, '' one that is no more.
+	// been. Marks follow the row: $7 to $9 are those that moved, '' one that is no more.
 	sqlSwapProgress = `
 WITH swapped AS (
   UPDATE progress p SET token = s.token, positions = s.positions, top = s.top
-  FROM unnest($2::int4[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int8[], $7::int8[])
-         AS s(partition, old, token, positions, top, floor)
+  FROM unnest($2::int4[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int8[])
+         AS s(partition, old, token, positions, top)
   WHERE p.partition = s.partition AND p.token = s.old AND p.session = pg_postmaster_start_time()
     AND $1::int8 = (SELECT number FROM revisions ORDER BY number DESC LIMIT 1)
-    AND greatest(s.top, s.floor) <= coalesce((
+    AND s.top <= coalesce((
       SELECT w.generation::int8 << 48 | w.next_offset FROM watermarks w
       WHERE w.partition = s.partition ORDER BY w.generation DESC LIMIT 1), 0)
   RETURNING p.partition),
 moved AS (
   SELECT m.partition, m.service, m.mark
-  FROM unnest($8::int4[], $9::int4[], $10::bytea[]) AS m(partition, service, mark) JOIN swapped USING (partition)),
+  FROM unnest($7::int4[], $8::int4[], $9::bytea[]) AS m(partition, service, mark) JOIN swapped USING (partition)),
 gone AS (
   DELETE FROM progress_marks k USING moved m
   WHERE k.partition = m.partition AND k.service = m.service AND m.mark = ''),
@@ -127,7 +127,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 	s.queueBegin(b)
 	b.Queue(sqlShareRevision)
 	queueRevision(b, &active)
-	b.Queue(sqlSwapProgress, revision, c.partitions, c.old, c.tokens, c.positions, c.tops, c.floors,
+	b.Queue(sqlSwapProgress, revision, c.partitions, c.old, c.tokens, c.positions, c.tops,
 		c.markPartitions, c.services, c.marks).Query(func(rows pgx.Rows) error {
 		var partition int32
 		_, err := pgx.ForEachRow(rows, []any{&partition}, func() error {
@@ -166,7 +166,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 type progressColumns struct {
 	partitions             []int32
 	old, tokens, positions [][]byte
-	tops, floors           []int64
+	tops                   []int64
 	// Marks that moved.
 	markPartitions, services []int32
 	marks                    [][]byte
@@ -176,7 +176,7 @@ func (c *progressColumns) add(p *store.ProgressSwap) {
 	c.partitions = append(c.partitions, p.Partition)
 	c.old, c.tokens = append(c.old, p.Old[:]), append(c.tokens, p.Token[:])
 	c.positions = append(c.positions, notNil(store.AppendPositions(nil, p.Positions)))
-	c.tops, c.floors = append(c.tops, int64(store.Top(p.Positions))), append(c.floors, int64(p.Floor))
+	c.tops = append(c.tops, int64(store.Top(p.Positions)))
 	p.MovedMarks(func(service int32, mark string) {
 		c.markPartitions, c.services, c.marks = append(c.markPartitions, p.Partition), append(c.services, service), append(c.marks, []byte(mark))
 	})

@@ -90,7 +90,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 		err = each(t.ctx, t.conn, sqlWatermark, len(swaps), func(i int, statement *sql.Stmt) error {
 			var watermark int64
 			err := statement.QueryRowContext(t.ctx, swaps[i].Partition).Scan(&watermark)
-			counts[i] = store.Top(swaps[i].Positions) <= change.Version(watermark) && swaps[i].Floor <= change.Version(watermark)
+			counts[i] = store.Top(swaps[i].Positions) <= change.Version(watermark)
 			return err
 		})
 		if err != nil {

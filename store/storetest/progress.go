@@ -183,20 +183,6 @@ var progressTests = []test{
 		f.decideTo(revision, third, 2)
 		assert.True(t, f.swap(f.a, revision, to(0, token, next, at(1, start+2, 0))))
 	}},
-	{"below its floor a row is not swapped", func(t *testing.T, f *fixture) {
-		revision := f.revision()
-		_, token := f.take(f.a, 'a', 0, 1)
-		f.decideTo(revision, p0, 9)
-		x := to(0, token, store.Token{'b'}, at(1, version(5), 0))
-		x.Floor = version(10)
-		other := to(1, token, store.Token{'b'})
-		swapped, err := f.b.SwapProgress(t.Context(), revision, []store.ProgressSwap{other, x})
-		require.NoError(t, err)
-		assert.Equal(t, []bool{true, false}, swapped)
-		assert.Empty(t, f.progress(f.a)[0].Positions)
-		x.Floor = version(9)
-		assert.True(t, f.swap(f.b, revision, x))
-	}},
 	{"I12 a superseded revision swaps nothing", func(t *testing.T, f *fixture) {
 		_, token := f.take(f.a, 'a', 0)
 		x := to(0, token, store.Token{'b'}, at(1, 0, 9))

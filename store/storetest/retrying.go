@@ -44,8 +44,8 @@ var retryingTests = []test{
 		_, err := f.a.SwapProgress(t.Context(), revision+1, []store.ProgressSwap{{Progress: x.Progress, Old: token}})
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		high := x
-		high.Floor = version(5)
-		assert.False(t, f.retry(revision, token, store.Token{'y'}, high), "below its floor")
+		high.Positions = []store.ServicePosition{at(1, version(5), 5)}
+		assert.False(t, f.retry(revision, token, store.Token{'y'}, high), "above the watermark")
 		assert.Empty(t, f.list(store.LetterFilter{}), "a swap that is not done writes no rows")
 
 		assert.True(t, f.retry(revision, token, store.Token{'b'}, x))

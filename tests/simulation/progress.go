@@ -128,7 +128,7 @@ func (m *Memory) SwapProgress(ctx context.Context, revision int64, swaps []store
 		for i, swap := range swaps {
 			row, known := s.progress[swap.Partition]
 			watermark := marks[swap.Partition].Watermark
-			if !known || row.token != swap.Old || row.session != m.session || store.Top(swap.Positions) > watermark || swap.Floor > watermark {
+			if !known || row.token != swap.Old || row.session != m.session || store.Top(swap.Positions) > watermark {
 				continue
 			}
 			swapped[i] = true
