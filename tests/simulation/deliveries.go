@@ -226,6 +226,9 @@ func (m *Memory) undone(inbox *topic, services []decide.Service, fresh func(serv
 				if at.LastTo > 0 && (i < 0 || row.positions[i].Version < at.LastTo) {
 					why = fmt.Sprintf("the position of %s in partition %d is not at %v: %v", s.Name, p, at.LastTo, row.positions)
 				}
+				if i >= 0 && row.positions[i].Repair != "" {
+					why = fmt.Sprintf("%s lost changes of partition %d that are not decided again", s.Name, p)
+				}
 			}
 		}
 		for _, l := range m.state.letters {
