@@ -28,7 +28,7 @@ const (
 	asAnnounced = 64 << 10
 )
 
-// BytesPerValue: of so many bytes of a body a value has room, also where none
+// BytesPerValue: of how many bytes of a body a value has room, also where none
 // was seen, as in base64.
 const BytesPerValue = 32
 

@@ -27,7 +27,7 @@ func TestRate(t *testing.T) {
 			return ask(s, "POST", "/v1/sources/orders/events", token, "{}")
 		}
 		require.Equal(t, 200, send("alice").Code)
-		require.Equal(t, 200, send("alice").Code, "those of two seconds may come at once")
+		require.Equal(t, 200, send("alice").Code, "two seconds' worth may come at once")
 		for range 3 { // what is refused does not count
 			w := send("alice")
 			require.Equal(t, 429, w.Code)

@@ -35,7 +35,7 @@ type Authenticator interface {
 type Options struct {
 	Access Authenticator
 	// Rate is the requests per second that one token may send on the average;
-	// those of two seconds may come at once. Defaults to 2000.
+	// two seconds' worth may come at once. Defaults to 2000.
 	Rate int
 	// Memory bounds, in bytes, the bodies of requests, their records, and the
 	// buffers of their connections. Defaults to 128 MiB.
@@ -203,7 +203,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Permiss
 	return who, true
 }
 
-// share returns that of a tenant; the file of tokens bounds them.
+// share returns the share of a tenant; the file of tokens bounds them.
 func (s *Server) share(tenant string) *share {
 	s.mu.Lock()
 	defer s.mu.Unlock()

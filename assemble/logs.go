@@ -128,5 +128,5 @@ func (l FileLogs) AvailableOffsets(ctx context.Context, topic string) (starts, e
 	return l.Offsets(ctx, topic)
 }
 
-// Faults returns no faults: those of the file are reported by the store.
+// Faults returns no faults: the store reports the faults of its file.
 func (FileLogs) Faults(context.Context, ...string) ([]*transport.TopicFault, error) { return nil, nil }

@@ -273,7 +273,7 @@ func (c projectionCheck) unprovided(reads []canonicaltree.Path) (problem, want s
 	return "", ""
 }
 
-// delivery checks one sink by itself.
+// delivery checks one sink alone.
 func (c projectionCheck) delivery(d *Delivery) {
 	path := member(c.at("deliver"), d.Name)
 	checkName(c.doc, path, d.Name)

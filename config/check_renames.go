@@ -47,7 +47,7 @@ func (l *loader) checkRenames() {
 	}
 }
 
-// names are those of all services.
+// names are the names of all services.
 type names struct {
 	l        *loader
 	firsts   map[string]string // the current name by the first

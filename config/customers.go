@@ -120,7 +120,7 @@ type Field struct {
 type Same struct {
 	// Round compares numbers rounded to so many decimal places, half away from zero.
 	Round *int `yaml:"round" range:"-15..15"`
-	// Elements compares those of an array as a set: without order and repetitions.
+	// Elements compares the elements of an array as a set: without order and repetitions.
 	Elements string `yaml:"elements" enum:"set"`
 	// Fold compares texts without case.
 	Fold string `yaml:"fold" enum:"case"`

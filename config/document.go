@@ -33,7 +33,7 @@ type document struct {
 	bad    map[string]bool     // paths whose value has a fault: errors that follow from it are not reported
 	faults *Faults
 	data   []byte
-	// references are those that decoding resolved, with their values.
+	// references are the references that decoding resolved, with their values.
 	references map[string]string
 }
 

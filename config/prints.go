@@ -17,7 +17,7 @@ type Prints struct {
 	Services map[string]Print // by name
 }
 
-// Prints returns those of a configuration. It may be called on a Config of Load only.
+// Prints returns the prints of a configuration. It may be called on a Config of Load only.
 func (c *Config) Prints() Prints { return c.prints }
 
 // append appends the prints to an identity: the base, then those of services, in order.

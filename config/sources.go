@@ -29,7 +29,7 @@ func (s Sources) Names() []string {
 	return names
 }
 
-// Find returns the source of that name, nil if there is none.
+// Find returns the source of that name, or nil.
 func (s Sources) Find(name string) *Source {
 	for i := range s {
 		if s[i].Name == name {

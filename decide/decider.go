@@ -33,7 +33,7 @@ type Options struct {
 	// Next, if given, returns the plan that replaces a superseded one, or nil to end Run. It may
 	// wait, until ctx ends, for a reload that is under way.
 	Next func(ctx context.Context, superseded *Plan) *Plan
-	// HandOver, if given, gets each frame of the changes log after its commit, those of a partition
+	// HandOver, if given, gets each frame of the changes log after its commit, the frames of one partition
 	// in their order, as long as the partition is owned. It must not block.
 	HandOver func(f *store.Frame)
 	// Ends, if given, is told where the log of a partition ends when it was taken over again.

@@ -16,7 +16,7 @@ const MaxFrame = 1 << 20
 // frameEnds says by partition where its newest frame ends.
 type frameEnds = map[store.Partition]change.Version
 
-// pack makes the frames of a decision: those of one partition are linked to one another, and
+// pack makes the frames of a decision: frames of one partition are linked to one another, and
 // the first to what ends says. A partition without changes has no frame. limit is MaxFrame but
 // in tests.
 func (w *frameWriter) pack(p *Plan, changes []*decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) []store.Frame {
@@ -75,8 +75,7 @@ func (w *frameWriter) reset() {
 }
 
 // fitting returns how many of these changes, which are of one partition and in its
-// order, one frame holds: all those of as many positions as fit into it, and of one
-// in any case.
+// order, go into one frame: the changes of as many positions as fit, and at least of one.
 func (w *frameWriter) fitting(rest []*decidedChange) int {
 	w.meter.Reset()
 	fit, of := 0, change.Version(0)

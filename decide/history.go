@@ -34,7 +34,7 @@ const (
 	historyPause = time.Minute
 )
 
-// Words of the history for the outcome of a record: those of the metrics, with the reason
+// Words of the history for the outcome of a record: the words of the metrics, with the reason
 // for stale ones.
 const (
 	HistoryNoise         = "noise"

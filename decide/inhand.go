@@ -36,7 +36,7 @@ func (h *inHand) begin(r *record) {
 func (h *inHand) end() { h.record.Store(nil) }
 
 // LongInHand returns the record that some worker has been evaluating for more than 10
-// seconds, the longest first; ok is false when there is none. The others of its
+// seconds, the longest first; ok is false without any. The others of its
 // partition, and of the worker's batch, wait for it.
 func (d *Decider) LongInHand(now time.Time) (longest InHand, ok bool) {
 	for _, w := range d.workers {

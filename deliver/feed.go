@@ -75,7 +75,7 @@ func (r *recent) from(after change.Version) (frames []transport.Received) {
 	return frames
 }
 
-// HandOver takes a frame that was just committed, those of a partition in their order. It does not block.
+// HandOver takes a frame that was just committed. Frames of one partition come in their order. It does not block.
 func (s *Stage) HandOver(f *store.Frame) {
 	header, err := change.ParseFrameHeader(f.Body)
 	s.step(func() {

@@ -81,7 +81,7 @@ type Options struct {
 	Control func(ctx context.Context, controls ...change.Record) error
 	// Partition returns the inbox partition in which a version of an entity was
 	// decided: another generation of the inbox may have had another number of them.
-	// Of a generation that is not known, it is that of the newest.
+	// For an unknown generation it is the partition in the newest one.
 	Partition func(entity string, version change.Version) int32
 	// InboxEnd returns the position that the next record of an inbox partition gets.
 	InboxEnd func(ctx context.Context, partition int32) (change.Version, error)

@@ -61,7 +61,7 @@ func (p *partition) findNew(takeover int) {
 	}
 }
 
-// restoreRows hands the rows of a partition to its services; those of a service that is not
+// restoreRows hands the rows of a partition to its services; the rows of a service that is not
 // configured become letters. Part of step.
 func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
 	by := map[string][]store.DeadLetter{}

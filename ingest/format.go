@@ -45,7 +45,7 @@ type opening struct {
 	payload canonicaltree.Node  // of an upsert
 	meta    canonicaltree.Node  // in which event id and sequence are looked for
 	skip    bool                // it is about no row
-	tree    *canonicaltree.Tree // of the payload, if it is not that of the value
+	tree    *canonicaltree.Tree // of the payload, if the value has another
 	// read says that a snapshot read the row, so that a time in the event is that of the reading.
 	read bool
 	// sparse says that large values that the update left alone may be null in the payload.

@@ -117,7 +117,7 @@ func mayBeUnchanged(row, fields canonicaltree.Node) (column string, ok bool) {
 	return "", false
 }
 
-// nulls returns those columns of a list that are null in a row.
+// nulls returns the columns of a list that are null in a row.
 func nulls(row canonicaltree.Node, columns []string) (of []string) {
 	for _, column := range columns {
 		if row.Get(column).Kind() == canonicaltree.Null {

@@ -29,7 +29,7 @@ type Env struct {
 	Store Store
 	// Plan is the compiled active configuration.
 	Plan *decide.Plan
-	// Checks are the check services of that configuration. One with the number 0
+	// Checks are the check services of that configuration. A service with the number 0
 	// has never been asked, and has no rows.
 	Checks []checks.Service
 	// Inbox is the current generation of the inbox.

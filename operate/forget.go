@@ -42,7 +42,7 @@ type Forgotten struct {
 type ForgottenService struct {
 	Service string `json:"service"`
 	Number  int32  `json:"number"`
-	// States are its dam states, Keeps those of entities that the customer has. Of a preview.
+	// States are its dam states, Keeps the states of entities that the customer has. Only a preview has them.
 	States int64 `json:"states,omitempty"`
 	Keeps  int64 `json:"keeps,omitempty"`
 }

@@ -74,7 +74,7 @@ type Health struct {
 	Do      string    `json:"do,omitempty"`
 	// Configured is the number of all services.
 	Configured int `json:"configured,omitempty"`
-	// Services are those with a problem, the worst first, then the longest-lasting.
+	// Services are the services with a problem, the worst first, then the longest-lasting.
 	Services []ServiceHealth `json:"services,omitempty"`
 	// Paced are services whose changes wait on purpose, for their pace.
 	Paced []string `json:"paced,omitempty"`

@@ -38,7 +38,7 @@ type ingestStage struct {
 	running atomic.Pointer[[]*source]
 }
 
-// sources returns those that run, and the blocked ones.
+// sources returns the sources that run, and the blocked ones.
 func (st *ingestStage) sources() []*source {
 	if all := st.running.Load(); all != nil {
 		return *all

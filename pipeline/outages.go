@@ -71,7 +71,7 @@ func (o *outages) end(prefix string, names map[string]bool, now time.Time) {
 	}
 }
 
-// items returns the outages as lines of a status, except that of the store, which blocks the
+// items returns the outages as lines of a status, except an outage of the store, which blocks the
 // whole process.
 func (o *outages) items() (all []operate.Item) {
 	o.mu.Lock()

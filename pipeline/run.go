@@ -28,7 +28,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	})
 }
 
-// runStages starts the stages and returns those that run when it is time to stop them. An error means
+// runStages starts the stages and returns the stages that run when it is time to stop them. An error means
 // that one did not start, or failed.
 func (p *Pipeline) runStages(ctx context.Context) (running []component, err error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -12,7 +12,7 @@ import (
 
 // version goes into the fingerprint: it changes when the same Spec begins to
 // produce other outputs or matches. expressions is the version of the expression
-// library and paths that of gjson: a new release of either may change the
+// library and paths the version of gjson: a new release of either may change the
 // meaning of a filter or a path.
 const (
 	version     = 5

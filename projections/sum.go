@@ -36,7 +36,7 @@ func (p *Projection) sum(doc source) (d canonicaltree.Digest, match bool, err er
 	if ok {
 		return d, true, nil
 	}
-	// The error is that of the text, in the order of its fields.
+	// The error is the first one of the text, in the order of its fields.
 	text, match, err := p.project(nil, doc, true)
 	if err != nil || !match {
 		return canonicaltree.Digest{}, match, err

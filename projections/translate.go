@@ -492,7 +492,7 @@ func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
 	}
 }
 
-// sortBy replaces the library's, whose order is not that of numbers, and not one for equal keys.
+// sortBy replaces the library's, which does not order by number and leaves equal keys unordered.
 func (t *translator) sortBy(node *ast.Node, n *ast.BuiltinNode) {
 	t.lists++
 	list := func() ast.Node { return &ast.IdentifierNode{Value: "$list" + strconv.Itoa(t.lists)} }

@@ -40,7 +40,7 @@ type breaker struct {
 // down and its next attempt is not due: then it returns at once, with an error of class
 // Retry around ErrDown. Errors of a target that is down know when to retry, see
 // Error.Await. Failures after ctx has ended are not counted. The only service of a target
-// waits by itself.
+// waits on its own.
 func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	m.mu.Lock()
 	if e := m.refusal(m); e != nil {
@@ -188,7 +188,7 @@ func (t *target) waitDue(ctx context.Context) bool {
 }
 
 // Due returns when a target that is down is tried next; zero where the service that failed
-// retries by itself, see Await.
+// retries on its own, see Await.
 func (e *Error) Due() time.Time {
 	if e.due == nil {
 		return time.Time{}

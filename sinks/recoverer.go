@@ -24,7 +24,7 @@ type Takeover struct {
 type Recoverer interface {
 	Sink
 	// Resume fences other writers of the partitions, and reads which changes at and above their
-	// positions are in the target. Write skips those. Errors are like those of Write. It may be
+	// positions are in the target. Write skips them. Errors are as from Write. It may be
 	// called again.
 	Resume(ctx context.Context, takeovers []Takeover) error
 	// Bookmark returns where reading the target has to begin to find the changes of a

@@ -26,7 +26,7 @@ type Source interface {
 
 // Optional interfaces of a Source.
 type (
-	// Failing is a Source that retries by itself.
+	// Failing is a Source that retries on its own.
 	Failing interface {
 		// Failing returns why nothing is read at present, else nil.
 		Failing() error
@@ -57,7 +57,7 @@ type (
 	}
 	// Snapshotting is a Source that reads the rows of a table before its changes.
 	Snapshotting interface {
-		// Snapshot returns the rows that were read and those of the table, an estimate;
+		// Snapshot returns how many rows were read and how many the table has, an estimate;
 		// running is false before and after.
 		Snapshot() (read, rows int64, running bool)
 	}

@@ -13,7 +13,7 @@ var (
 	ErrRepartitioned = errors.New("the inbox topic was re-partitioned")
 	// ErrNotFound: there is no such row.
 	ErrNotFound = errors.New("not found")
-	// ErrSchema: the tables are not those of this build.
+	// ErrSchema: the tables have another schema than this build's.
 	ErrSchema = errors.New("the state tables are of another version")
 )
 

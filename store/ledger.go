@@ -112,7 +112,7 @@ type Ledger interface {
 	// be kept is Poison. After an error some keys may be stored.
 	BeginClaims(ctx context.Context, tenant string, intents []ClaimRequest, keep time.Duration) ([]ClaimResult, error)
 	// CompleteClaims stores responses of claims, whichever attempt made them. The
-	// first response stays: the answers, in order, are those that are stored now.
+	// first response stays: it returns, in order, the answers that are stored now.
 	// A claim that is gone keeps the given one.
 	CompleteClaims(ctx context.Context, tenant string, done []Completion) ([]Response, error)
 	// RetainClaims drops the claims of months that ended at least keep ago, prepares what

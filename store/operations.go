@@ -12,7 +12,7 @@ type Operations interface {
 	// ServiceRows pages through the dam rows of one service in ascending byte
 	// order of their entities: those after the given one.
 	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]Row, error)
-	// ServiceCheckRows pages like ServiceRows through those of a check service.
+	// ServiceCheckRows pages like ServiceRows through the rows of a check service.
 	ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]CheckRow, error)
 	// AddAudits records operators' actions.
 	AddAudits(ctx context.Context, audits []Audit) error
@@ -20,7 +20,7 @@ type Operations interface {
 	// stays as Original. ErrNotFound when there is no such letter, it is not open, or
 	// its payload is another one.
 	EditDeadLetter(ctx context.Context, id int64, seen, payload []byte, audit Audit) error
-	// MoveLetters takes those of ids that are in state from to state to, and tells
+	// MoveLetters takes the letters of ids that are in state from to state to, and tells
 	// how many these were. The audit row is written when there is at least one.
 	MoveLetters(ctx context.Context, ids []int64, from, to LetterState, audit Audit) (int, error)
 	// ForgetServices deletes services that no configuration has, with their dead letters,

@@ -138,7 +138,7 @@ type Deliveries interface {
 	// AllProgress reads all rows, without retrying changes; it locks nothing.
 	AllProgress(ctx context.Context) ([]Progress, error)
 	// Moved reads up to limit entities after the given one, in ascending byte order. It
-	// returns those of their dam rows whose version is from from up to, not including, to,
+	// returns their dam rows whose version is from from up to, not including, to,
 	// and the last entity that it read: "" with the last page.
 	Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []Row, last string, err error)
 }

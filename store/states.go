@@ -226,7 +226,7 @@ type EntityPage struct {
 	Page
 }
 
-// Without returns the states of a page without those of some services, and how many these
+// Without returns the states of a page without the states of some services, and how many these
 // were.
 func (p *EntityPage) Without(services []int32) (body []byte, dropped int) {
 	for at := 0; at+stateSize <= len(p.Body); at += stateSize {

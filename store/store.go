@@ -27,7 +27,7 @@ type Store interface {
 	// Migrate creates or upgrades the tables; a no-op when they are current.
 	// Several processes may call it at the same time.
 	Migrate(ctx context.Context) error
-	// CheckSchema fails with ErrSchema when the tables are not those of this build.
+	// CheckSchema fails with ErrSchema when the tables have another schema than this build's.
 	CheckSchema(ctx context.Context) error
 	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error
@@ -71,8 +71,8 @@ type History struct {
 
 // Noted are the numbers of an activation and of a generation in a journal, before the store has them.
 type Noted struct {
-	Revision   int64  // above those of the History
-	Generation uint16 // to be opened, above those of the History; 0: none
+	Revision   int64  // above the numbers of the History
+	Generation uint16 // to be opened, above the numbers of the History; 0: none
 	Journal    string // History.Journal of this generation
 	Void       int64  // History.Void of this generation
 }
@@ -147,7 +147,7 @@ type TakenOver struct {
 	// LastTo is where the partition's newest frame ends, of this generation or an
 	// older one: the next frame names it as its predecessor. 0 before the first.
 	LastTo change.Version
-	// Floors are those of the partition, by the name of their log; see FloorsOf.
+	// Floors are the partition's floors, by the name of their log; see FloorsOf.
 	Floors []Floor
 	// Doubt: decisions may have been lost, up to an offset that is not known, see EndDoubt. A
 	// takeover in a new session of the server, which a restore begins, finds it, unless the
@@ -225,7 +225,7 @@ type Decision struct {
 // Loaded is the state that a decision transaction read.
 type Loaded struct {
 	Entities []Entity // in the order of Decision.Entities
-	// Decided are those of Decision.Claims that had their effect before; nil when
+	// Decided are the members of Decision.Claims that had their effect before; nil when
 	// there is none. A claim that the ledger no longer keeps is not in it.
 	Decided map[ClaimID]change.Version
 	// Uses are the claims that have Decision.Keys, by key; nil when there is none.
@@ -240,15 +240,15 @@ type Outcome struct {
 	// Entities are inserted or replaced, with the dam states that were set; no id
 	// twice. One that is not stored as it was found makes the whole ErrFenced.
 	Entities []Entity
-	// Frames are the changes, of the partitions of Moves alone; those of a partition ascend.
+	// Frames are the changes, of the partitions of Moves alone. The frames of a partition ascend.
 	Frames  []Frame
 	Letters []DeadLetter
 	Audit   []Audit
 	// Settled says what became of dead letters that were replayed. Letters that
 	// were settled before stay as they are; ids that are not there are passed over.
 	Settled []LetterResolution
-	// Claims that have their effect by this, none twice, nor a key, which is Fatal.
-	// One with a key takes it from the claim in Loaded.Uses that had it, which is
+	// Claims that have their effect by this decision. A claim or a key twice is Fatal.
+	// A claim with a key takes it from the claim in Loaded.Uses that had it, which is
 	// then known by its id. ErrFenced when another decision was first. They are
 	// known for as long as claims are that are made now.
 	Claims []Decided
@@ -273,7 +273,7 @@ type LetterResolution struct {
 
 // Decisions is the store's side of decide.
 type Decisions interface {
-	// Watermarks are those of all partitions and generations.
+	// Watermarks are the watermarks of all partitions and generations.
 	Watermarks(ctx context.Context) (map[Partition]int64, error)
 	// TakeOver writes token into the watermarks of partitions, creating them at
 	// 0, and reads them: an earlier owner's transaction is either seen whole or can no
@@ -483,7 +483,7 @@ type Floor struct {
 	Offset   int64
 }
 
-// FloorsOf returns the floors of a partition, by the name of their log. One without a row of
+// FloorsOf returns the floors of a partition, by the name of their log. A log without a row of
 // its own begins with the newest session and the highest place of all inboxes before: an entity
 // may have been in any partition of them.
 func FloorsOf(p Partition, all []Floor) (floors []Floor) {
@@ -539,7 +539,7 @@ type SourceLogs interface {
 	// positions as SetPosition does. It returns the version of next. ErrFenced, and nothing is
 	// written, if the row is another one.
 	SwapSourceLog(ctx context.Context, old, next SourceLog, positions ...SourcePosition) (version int64, err error)
-	// Floors returns those of a log, of all partitions of all inboxes; those of all logs if it is empty.
+	// Floors returns the floors of a log, or of all logs if it is empty, of all partitions of all inboxes.
 	Floors(ctx context.Context, log string) ([]Floor, error)
 }
 

@@ -32,7 +32,7 @@ func (f *TopicFault) Error() string {
 	return fmt.Sprintf("topic %s takes no record in partitions %v: they have fewer than %d replicas in sync (min.insync.replicas)", f.Topic, f.TooFew, f.least)
 }
 
-// Faults returns those of topics that take no record, in all partitions or some. An
+// Faults returns the faults of topics that take no record in some or all partitions. An
 // error says that the cluster does not answer.
 func (a *Admin) Faults(ctx context.Context, topics ...string) ([]*TopicFault, error) {
 	meta, err := a.adm.ListTopics(ctx, topics...)

@@ -156,7 +156,7 @@ type fixedTopic struct {
 	partitions int // 0: all there are
 }
 
-// unpinned is the partition of a record whose key decides. unasked is that of the
+// unpinned is the partition of a record whose key decides. unasked is the partition of the
 // question whether kgo knows a topic: a record that has no partition, so it is never
 // sent. kgo asks for its partition once it knows the topic's.
 const (

@@ -9,7 +9,7 @@ import (
 )
 
 // OffsetsAt returns, for every partition of a topic, the offset of the first record at or after a
-// time. The end of the partition when there is none.
+// time. Without such a record it is the end of the partition.
 func (a *Admin) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error) {
 	listed, err := a.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
 	if err != nil {

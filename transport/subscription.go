@@ -141,7 +141,7 @@ func (s *Subscription) Fail(err error) bool {
 	return true
 }
 
-// Context is that of the messages. It ends after the grace.
+// Context is the context of the messages. It ends after the grace.
 func (s *Subscription) Context() context.Context { return s.ctx }
 
 // Stopping ends when nothing more is handed out.

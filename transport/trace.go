@@ -2,7 +2,7 @@ package transport
 
 import "github.com/seed-86dfc502/weir/change"
 
-// WithTrace adds the headers of a trace context to those of a record; t may be
+// WithTrace adds the headers of a trace context to a record's; t may be
 // nil.
 func WithTrace(headers []Header, t *change.Trace) []Header {
 	if t == nil {

@@ -99,7 +99,7 @@ func (m *memory) remember(k change.Mark, v change.Version) {
 	}
 }
 
-// move makes the events of a version those of another.
+// move assigns the events of one version to another version.
 func (m *memory) move(from, to change.Version) {
 	for i := range m.events {
 		if m.events[i].version == from {

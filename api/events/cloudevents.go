@@ -189,7 +189,7 @@ func mediaJSON(text string) bool {
 	return err == nil && isJSON(kind)
 }
 
-// contentOf checks the attributes and returns the data, nil when there is none, and the
+// contentOf checks the attributes and returns the data, nil without any, and the
 // attributes as metadata: ce_id, ce_source and so on.
 func contentOf(attributes map[string]string, data []byte) (value []byte, meta message.Metadata, err error) {
 	if attributes["specversion"] != specVersion {

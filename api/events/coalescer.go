@@ -7,7 +7,7 @@ import (
 
 // coalescer joins calls that arrive at the same time into one, so that requests
 // share a transaction of the ledger and its fsync. Calls of one tenant are
-// joined, never those of two. A call's result is as if it had been made alone.
+// joined, the events of two tenants never. A call's result is as if it had been made alone.
 type coalescer[In, Out any] struct {
 	// do is the joined call; its results are in the order of in.
 	do func(ctx context.Context, tenant string, in []In) ([]Out, error)

@@ -20,7 +20,7 @@
 //   - another fingerprint: conflict, nothing is appended;
 //   - an answer: replay it, nothing is appended;
 //   - no answer: append under the stored claim id, then store the answer. The first stored
-//     answer is that of all requests.
+//     answer is the answer to all requests.
 //
 // Nothing has an owner, so nothing waits, expires or is taken over. Appending again is harmless:
 // decide applies the first record of a claim in its order, in the transaction that notes the

@@ -145,7 +145,7 @@ func (r *row) copyFirst() {
 }
 
 // takeOne takes the only event of a request and returns its answer; replayed says that it is
-// that of an earlier request. The error is an *ingest.Refusal, a *conflictError or a *lostError.
+// the content of an earlier request. The error is an *ingest.Refusal, a *conflictError or a *lostError.
 func (h *Handler) takeOne(ctx context.Context, tenant string, s *Source, one *row) (answer store.Response, replayed bool, err error) {
 	if h.take(ctx, tenant, s, []*row{one}) != nil {
 		return answer, false, errLedger
@@ -166,7 +166,7 @@ func (h *Handler) takeOne(ctx context.Context, tenant string, s *Source, one *ro
 	return answer, false, &lostError{one.lost.Error()}
 }
 
-// takeBatch is takeOne for the rows of a batch; key is that of the whole, if it has one.
+// takeBatch is takeOne for the rows of a batch; key is the batch's own, if it has one.
 func (h *Handler) takeBatch(ctx context.Context, tenant string, s *Source, rows []*row, key string, fingerprint [32]byte) (answer store.Response, replayed bool, err error) {
 	var keys []store.ClaimRequest
 	if key != "" && slices.ContainsFunc(rows, func(r *row) bool { return r.event != nil }) {

@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// importFlags are those of weir import.
+// importFlags are the flags of weir import.
 type importFlags struct {
 	source, format, delimiter, escape, null, name, tenant string
 	types                                                 []string

@@ -34,7 +34,7 @@ func printImported(a *app, i imports.Job) error {
 	return nil
 }
 
-// showFlags are those of weir import show.
+// showFlags are the flags of weir import show.
 type showFlags struct {
 	before, refused string
 	limit           int

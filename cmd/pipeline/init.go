@@ -89,7 +89,7 @@ func (o *initOptions) run(cmd *cobra.Command, args []string) error {
 	return o.s.database.examine(cmd.Context(), o.app)
 }
 
-// scheme is that of a URL.
+// scheme is the scheme of a URL.
 var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:/`)
 
 // enter checks the way in. A variable is replaced by its value, and of a database the tables

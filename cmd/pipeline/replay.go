@@ -22,7 +22,7 @@ import (
 // latestJob denotes the latest unfinished job.
 const latestJob = -1
 
-// taskFlags are those that select entities and services, and say how.
+// taskFlags are the flags that select entities and services, and say how.
 type taskFlags struct {
 	entities            []string
 	list                string

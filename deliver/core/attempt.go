@@ -283,7 +283,7 @@ func (s *Service) judge(now time.Time, step Step, whole *sinks.Error, n tally) {
 		b.release()
 		s.grow(step)
 	case whole != nil && len(step.Items) > 1:
-		// Also before a time that the target named, which may be that of one change.
+		// Also before a time that the target named, which may be one change's.
 		if s.halve(step); b.refused {
 			b.failures++
 			b.lastFailure = now

@@ -137,8 +137,8 @@ func (h *Hand) lingers(now time.Time, fresh []*Item) (at time.Time, waits bool) 
 	return at, at.After(now)
 }
 
-// fresh returns changes to write, up to a limit and what one write takes. If there are some, but later,
-// at is when. Changes that a sink holds, since it does not park, go first and alone.
+// fresh returns changes to write, up to a limit and what one write takes. If changes may be written only
+// later, at is the time. Changes that a sink holds, since it does not park, go first and alone.
 func (h *Hand) fresh(now time.Time, limit int, parked *rows) (fresh []*Item, at time.Time) {
 	if h.cfg.Holds {
 		for _, i := range h.ready {

@@ -44,8 +44,8 @@ type Item struct {
 // State is where an item is on its way. The transitions are the become methods.
 type State int
 
-// The states. All but Parked and Settled keep the position, and Refused and GivenUp do unless
-// the item has a row.
+// The states. An item keeps the position unless it is Parked or Settled, or is Refused or
+// GivenUp and has a row.
 const (
 	Fresh   State = iota // in hand, to be written
 	Resting              // in hand, until its entity is quiet: see Pace.Settle

@@ -65,10 +65,10 @@ const (
 	HoldEnded  = "operate.hold-ended"  // after it, the command has not answered
 )
 
-// GuardPoints returns those of a hold, in their order.
+// GuardPoints returns the points of a hold, in their order.
 func GuardPoints() []string { return []string{GuardHeld, HoldEnding, HoldEnded} }
 
-// ForgetPoints returns those of the job that deletes the state of a removed customer.
+// ForgetPoints returns the points of the job that deletes the state of a removed customer.
 func ForgetPoints() []string {
 	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded}
 }
@@ -95,7 +95,7 @@ const (
 	OutboxCommitted = "sources.outbox-committed" // after the commit
 )
 
-// OutboxPoints returns those of an outbox table, in their order.
+// OutboxPoints returns the points of an outbox table, in their order.
 func OutboxPoints() []string {
 	return []string{OutboxLocked, OutboxSettling, OutboxSettled, OutboxCommitted}
 }
@@ -114,7 +114,7 @@ const (
 	SlotConfirmed   = "sources.slot-confirmed"   // position is confirmed to the server [slot]
 )
 
-// SlotPoints returns those of a PostgreSQL source, in their order.
+// SlotPoints returns the points of a PostgreSQL source, in their order.
 func SlotPoints() []string {
 	return []string{SlotMade, EpochStored, RowsExported, RowsAppended, RowsStored, RowsDone, HandedOver, ChangesAppended, ChangesStored, SlotConfirmed}
 }
@@ -124,10 +124,10 @@ func OperatorPoints() []string {
 	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded, LettersReplay, LettersReplayed}
 }
 
-// CheckPoints returns those of the reset of check services.
+// CheckPoints returns the points of the reset of check services.
 func CheckPoints() []string { return []string{ChecksReset} }
 
-// FrontPoints returns those of posted events.
+// FrontPoints returns the points of posted events.
 func FrontPoints() []string { return []string{FrontBegun, FrontAppended, FrontCompleted} }
 
 // All returns every point, in the order of the crash matrix.

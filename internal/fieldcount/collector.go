@@ -60,8 +60,8 @@ func (b *Collector) Rate(source string) int64 {
 	return sparse
 }
 
-// Selected reports whether an event is among one of rate, by its version: the same
-// event always is, and neighbours are not alike.
+// Selected reports whether an event belongs to the sample of one in rate. Its version decides, so
+// the answer for an event is always the same, and neighbouring events get different ones.
 func Selected(version uint64, rate int64) bool {
 	// Fibonacci hashing: the upper bits are spread evenly.
 	return rate <= 1 || int64((version*0x9E3779B97F4A7C15)>>33)%rate == 0

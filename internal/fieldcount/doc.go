@@ -5,7 +5,7 @@
 //
 // A field is counted for each event that changed it, and once more among its saves if no
 // projection reads any field that the event changed: then the event is noise once all of
-// these are stripped. Counts are sums, so those of all processes add up.
+// these are stripped. Counts are sums, so the counts of all processes add up.
 //
 // Paths are generalised: an index of an array becomes a star. A source keeps the first
 // [MaxFields] fields. Those that come later are counted together.

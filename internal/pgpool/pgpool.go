@@ -100,7 +100,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// conns are the connections that are open, also those of requests to cancel.
+// conns are the open connections, including requests to cancel.
 type conns struct {
 	mu   sync.Mutex
 	open map[*conn]bool // guarded by mu; true if the pool has it, so a call may be under way

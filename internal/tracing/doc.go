@@ -17,6 +17,6 @@
 // Tracing never holds up the flow. Spans wait in a bounded queue; what finds it
 // full, or an unreachable receiver, is dropped and counted.
 //
-// A nil *Tracer and a nil *Span are those of a process without tracing and of an
+// A nil *Tracer is the tracer of a process without tracing, a nil *Span the span of an
 // event that is not traced: every method of them does nothing.
 package tracing

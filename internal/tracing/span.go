@@ -81,7 +81,7 @@ func (t *Tracer) Ingest(ctx context.Context, source string, header Header) *Span
 }
 
 // Decide starts the span of an inbox record, or nil unless its headers hold a trace context,
-// which those of a traced event do.
+// which the spans of a traced event do.
 func (t *Tracer) Decide(header Header) *Span {
 	if t == nil {
 		return nil

@@ -53,7 +53,7 @@ const maxDeliveries = 20
 var ErrUnknownService = errors.New("there is no such service in this configuration")
 
 // Explain reports on one entity. An entity that is not stored is no error: Found is false, and
-// check services may know it. The errors are those of the store, ErrUnknownService, or say that
+// check services may know it. The errors are errors of the store, ErrUnknownService, or say that
 // stored state cannot be read. An inbox that does not answer is a note.
 func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if in.Service != "" && !slices.ContainsFunc(in.Config.Services(), func(s config.Service) bool { return s.Name == in.Service }) &&

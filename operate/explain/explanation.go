@@ -78,7 +78,7 @@ type Record struct {
 	Size     int    `json:"size"` // of the payload, in bytes
 	Actor    string `json:"actor,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// Services are those that a control record is about. Empty means all.
+	// Services are the services that a control record is about. Empty means all.
 	Services []string `json:"services,omitempty"`
 	// Payload is set on request.
 	Payload json.RawMessage `json:"payload,omitempty"`

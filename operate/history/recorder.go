@@ -336,7 +336,7 @@ type Range struct {
 	Span, Step time.Duration
 }
 
-// Ranges are those that there are. The first is of this process alone, the others
+// Ranges are the ranges to choose from. The first is of this process alone, the others
 // are of the whole deployment.
 func Ranges() []Range {
 	return []Range{

@@ -98,7 +98,7 @@ type Finding struct {
 	// in the dam. Empty is none.
 	Held    string `json:"held,omitempty"`
 	Decided string `json:"decided,omitempty"`
-	// Columns are those with another value.
+	// Columns are the columns with another value.
 	Columns []string `json:"columns,omitempty"`
 	// Statement removes the entity from the target, for drift that no decision repairs.
 	Statement string `json:"statement,omitempty"`

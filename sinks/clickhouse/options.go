@@ -19,7 +19,7 @@ import (
 // Service are required. CreateTable defaults to true, Targets to a pool of its own.
 type Options struct {
 	URL, Table, Service string
-	// Columns have types that newConverter knows. One without Nullable refuses changes whose
+	// Columns have types that newConverter knows. A column without Nullable refuses changes whose
 	// value is null or absent.
 	Columns     config.Columns
 	CreateTable *bool

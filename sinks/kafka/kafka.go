@@ -43,7 +43,7 @@ const (
 
 	defaultStallTimeout = 20 * time.Second
 	// defaultMaxLeft bounds the records of a predecessor that are remembered of one
-	// partition, maxRemembered those of all sinks of a client: some 64 MB. Each partition
+	// partition, maxRemembered the changes of all sinks of a client: some 64 MB. Each partition
 	// may always remember minLeft of them.
 	defaultMaxLeft = 1 << 16
 	maxRemembered  = 1 << 20
@@ -63,7 +63,7 @@ type Options struct {
 	// Defaults to none.
 	Release func() error
 
-	// Topic is the topic's name, Service that of the service. Required.
+	// Topic is the topic's name, Service the service's. Required.
 	Topic, Service string
 
 	// Pipeline tells two pipelines apart that have services of one name and write to

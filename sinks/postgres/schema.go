@@ -226,7 +226,7 @@ func (t *table) createView(ctx context.Context, tx pgx.Tx, columns []string) err
 	return err
 }
 
-// missing returns those of the columns that the view lacks.
+// missing returns which of the columns the view lacks.
 func (t *table) missing(ctx context.Context, tx pgx.Tx, columns []string) ([]string, error) {
 	oid, err := t.lookUp(ctx, tx, sqlsink.SuffixCurrent)
 	if err != nil {

@@ -98,7 +98,7 @@ func (t *table) insertStatement() string {
 		columns = append(columns, quote(c.Name))
 	}
 	// Without its columns a conflict with any other constraint would leave out a change. The order
-	// of the rows is that of seq.
+	// of the rows is the order of seq.
 	conflict, order := "ON CONFLICT (key, changed_at) DO NOTHING", "r.place"
 	if t.options.Mode == Upsert {
 		var sets []string

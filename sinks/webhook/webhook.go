@@ -233,7 +233,7 @@ func (s *Sink) probe(ctx context.Context, method string) error {
 	return a.err
 }
 
-// writeEach posts each change by itself.
+// writeEach posts each change alone.
 func (s *Sink) writeEach(ctx context.Context, client *http.Client, changes []change.Change) error {
 	p := &progress{patience: max(2, s.opts.Concurrency)}
 	receipts := sinks.ReceiptsOf(ctx)

@@ -34,7 +34,7 @@ func column(alias, name string) string {
 type table struct {
 	identity string // of the stream of positions, see doc.go
 	lock     string // returns the ids of rows that are locked now
-	choose   string // returns those of them that may be handed out
+	choose   string // returns the ids that may be handed out
 	settle   string // deletes rows
 	waiting  string // reports whether a row waits
 	lag      string // counts rows, and returns the ids of the oldest and the newest
@@ -79,8 +79,8 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 	return t, nil
 }
 
-// types returns the types of the table's columns, as a cast names them: -1 is for types
-// of a fixed width, which without one cut to 1.
+// types returns the types of the table's columns, as a cast names them. With the modifier -1
+// they have any width: a cast to character or bit alone would cut the value to length 1.
 func (s *Source) types(ctx context.Context, conn *pgxpool.Conn, oid uint32) (map[string]string, error) {
 	rows, err := conn.Query(ctx, `SELECT attname, format_type(atttypid, -1) FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, oid)
 	if err != nil {

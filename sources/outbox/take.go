@@ -71,7 +71,7 @@ func (t *taker) lock(work context.Context, tx pgx.Tx) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// handOut hands out those of the locked rows that may go, one frame after the
+// handOut hands out the locked rows that may go, one frame after the
 // other, and returns the ids of those that are durable. The frames bound how
 // fast rows are read, so that has no deadline of its own.
 func (t *taker) handOut(ctx, work context.Context, tx pgx.Tx, locked []string) (durable []string, err error) {

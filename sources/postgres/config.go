@@ -182,7 +182,7 @@ func (c *Config) Setup() Setup {
 	return s
 }
 
-// options are those of the reader, without an environment.
+// options are the reader's options, without an environment.
 func (c *tableSource) options() Options {
 	o := Options{Setup: c.Setup(), Entities: map[string][]string{}, MaxEvents: map[string]int{}, Retain: int64(c.Retain), Logger: slog.New(slog.DiscardHandler)}
 	for i := range c.Tables {

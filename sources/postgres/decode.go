@@ -234,7 +234,7 @@ func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) er
 // identity alone, without after a delete.
 type rowChange struct {
 	before, after *pglogrepl.TupleData
-	whole         bool // before has all columns, not those of the replica identity alone
+	whole         bool // before has all columns, not the replica identity alone
 	insert        bool
 }
 

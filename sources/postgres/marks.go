@@ -24,7 +24,7 @@ type mark struct {
 	Rows      int64  `json:"rows,omitempty"` // place of the rows that were read last
 	Last      commit `json:"last,omitzero"`
 	Diverged  bool   `json:"diverged,omitempty"` // the log lacks Last
-	// Tables are those that every session since their rows has read: the slot passes the changes
+	// Tables are the tables that every session has read since their rows: the slot passes the changes
 	// of all others.
 	Tables []string `json:"tables,omitempty"`
 }

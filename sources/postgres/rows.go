@@ -42,7 +42,7 @@ type value struct {
 	unchanged bool
 }
 
-// newShape returns the shape of columns by name and type; entity names those of the entity id.
+// newShape returns the shape of columns by name and type; entity names the columns of the entity id.
 func newShape(names []string, types []valueType, entity []string) *shape {
 	s := &shape{}
 	for i, name := range names {

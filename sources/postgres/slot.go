@@ -295,7 +295,7 @@ func (t *tableState) readValues(ctx context.Context, db querier) error {
 	return err
 }
 
-// passed reports whether the rows of a table that was read are not those of the present one.
+// passed reports whether the rows that were read are of another table than the present one.
 func (t tableState) passed(is tableState) bool {
 	names := columnNames{}
 	names.learn(t.names)

@@ -135,7 +135,7 @@ func (s *session) barrier(ctx context.Context, own change.Session) error {
 }
 
 // unheard returns why the decisions about the slot show that changes may be missing; empty without
-// a gap. torn is that of the row.
+// a gap. torn is the row's.
 func (m mark) unheard(floors []store.Floor, torn bool, t timelines, position int64) string {
 	if torn {
 		return "Weir's store was restored to a state before a session that has read the slot since"

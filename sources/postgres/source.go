@@ -31,11 +31,11 @@ type Options struct {
 	Retain    int64
 	Positions store.SourcePositions
 	Logs      store.SourceLogs
-	// Barrier is that of sources.Env.
+	// Barrier is sources.Env.Barrier.
 	Barrier func(ctx context.Context, s change.Session, sequence string, waits func(error)) error
 	// Pipeline tells this pipeline apart from others that may read the slot.
 	Pipeline string
-	// Stored and Decided are those of sources.Env.
+	// Stored and Decided are the fields of sources.Env.
 	Stored  func(ctx context.Context, source, after string) ([]string, error)
 	Decided func(ctx context.Context) error
 	// FrameRecords and FrameBytes bound a frame. They default to 2,000 and 4 MiB.

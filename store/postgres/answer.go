@@ -52,7 +52,7 @@ type answeringConn struct {
 func (c *answeringConn) Read(b []byte) (int, error) {
 	late := time.AfterFunc(c.limit, func() {
 		if c.patient.Load() == 0 {
-			// Not by a deadline: those of the connection belong to pgx.
+			// Not by a deadline: pgx sets the connection's deadlines.
 			c.silent.Store(true)
 			_ = c.Conn.Close()
 		}

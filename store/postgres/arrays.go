@@ -41,7 +41,7 @@ func (r *room) grow(buf []byte, size int) []byte {
 	return buf
 }
 
-// registerArrays makes a connection's lists of texts and bytes those of arrays.
+// registerArrays makes a connection encode lists of texts and bytes as arrays does.
 func registerArrays(m *pgtype.Map) {
 	r := new(room)
 	for _, oid := range []uint32{pgtype.TextArrayOID, pgtype.ByteaArrayOID} {

@@ -367,7 +367,7 @@ func scanEntity(row pgx.Row, more ...any) (store.Entity, error) {
 	return e, err
 }
 
-// comparePartitions is the order in which watermarks are locked, that of their key.
+// comparePartitions is the order in which watermarks are locked, the order of their key.
 func comparePartitions(a, b store.Partition) int {
 	if a.Number != b.Number {
 		return int(a.Number) - int(b.Number)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/store/shared"
 )
 
-// records are the methods whose statements are those of both databases.
+// records are the methods whose statements both databases share.
 type records = shared.Store
 
 // database implements shared.DB.

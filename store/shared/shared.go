@@ -54,7 +54,7 @@ type Store struct {
 
 // Dam reads dam states.
 type Dam interface {
-	// Rows is that of store.Deliveries.
+	// Rows is as in store.Deliveries.
 	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 	// States reads the dam states of up to n entities after the given one, in ascending byte
 	// order of their ids, and nothing else of them.

@@ -26,7 +26,7 @@ ON CONFLICT (tenant, key) DO NOTHING`
 UPDATE ledger SET id = ?3, fingerprint = ?4, made_at = ?5, generation = ` + newestInbox + `, status = NULL, body = NULL
 WHERE tenant = ?1 AND key = ?2`
 
-	// The second answer is that of the first caller.
+	// The second caller gets the first caller's answer.
 	sqlCompleteClaim = `UPDATE ledger SET status = ?3, body = ?4 WHERE tenant = ?1 AND id = ?2 AND status IS NULL`
 	sqlAnswer        = `SELECT status, body FROM ledger WHERE tenant = ? AND id = ?`
 

@@ -122,7 +122,7 @@ func (l *Log) ID() string { return l.id }
 // Partitions is how many there are.
 func (l *Log) Partitions() int32 { return l.partitions }
 
-// Append appends frames, those of a partition in their order, and returns when they
+// Append appends frames, in order within a partition, and returns when they
 // are durable: all or none. It sets their First and Time, and keeps their bodies.
 func (l *Log) Append(ctx context.Context, frames []LogFrame) error {
 	if len(frames) == 0 {

@@ -161,7 +161,7 @@ func (f *fixture) tail(s store.Store, partition int32, after change.Version) sto
 	return tail
 }
 
-// bodies returns those of frames.
+// bodies returns the bodies of frames.
 func bodies(frames []store.Frame) (all []string) {
 	for _, frame := range frames {
 		all = append(all, string(frame.Body))

@@ -153,7 +153,7 @@ func textsOf(attributes []*common.KeyValue) map[string]string {
 	return texts
 }
 
-// Spans are those that came, in order.
+// Spans are the spans that came, in order.
 func (r *Receiver) Spans() []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()

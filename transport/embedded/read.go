@@ -27,7 +27,7 @@ func (l *Logs) Offsets(ctx context.Context, topic string) (start, end map[int32]
 }
 
 // OffsetsAt returns, for every partition of a topic, the offset of the first record at or after a
-// time. The end of the partition when there is none.
+// time. Without such a record it is the end of the partition.
 func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error) {
 	log, err := l.topic(ctx, topic)
 	if err != nil {

@@ -40,7 +40,7 @@ type Schema struct {
 	Create     func() error
 	Faults     func() ([]string, error)
 	CreateView func(columns []string) error
-	// Missing returns those of some columns that the view lacks. Without it there is no view.
+	// Missing returns which of some columns the view lacks. Without it there is no view.
 	Missing func(columns []string) ([]string, error)
 }
 

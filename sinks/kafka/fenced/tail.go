@@ -19,7 +19,7 @@ const (
 )
 
 // Read hands the records of t from the offsets in from up to, not including, those in to, to f as
-// they come, those of one partition in their order; none where only markers are. Records of
+// they come, in order within a partition; none where only markers are. Records of
 // transactions count, however these ended. Expired records and offsets above the end of a
 // partition are skipped. It returns which partitions had gaps, as left by compaction, where
 // records may be missing.

@@ -8,7 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Subscriptions are those of a source, each with a goroutine that reads. The zero value is ready.
+// Subscriptions are the subscriptions of a source, each with a goroutine that reads. The zero value is ready.
 // Its methods may be called concurrently.
 type Subscriptions struct {
 	mu     sync.Mutex
@@ -17,8 +17,8 @@ type Subscriptions struct {
 	wg     sync.WaitGroup
 }
 
-// Open has read hand out messages until its context ends: with ctx, or by Close. The
-// channel is closed when it returns.
+// Open runs read, which hands out messages until its context ends: with ctx, or by Close. The
+// channel is closed when read returns.
 func (s *Subscriptions) Open(ctx context.Context, read func(context.Context, chan<- *message.Message)) (<-chan *message.Message, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ type Disk struct {
 
 var disks atomic.Int64 //nolint:gochecknoglobals // names of the driver are global
 
-// New makes a Disk over a file system; nil means that of the driver. Release ends it.
+// New makes a Disk over a file system; nil means the driver's. Release ends it.
 func New(under vfs.VFS) *Disk {
 	if under == nil {
 		under = vfs.Find("")
@@ -45,7 +45,7 @@ func New(under vfs.VFS) *Disk {
 	return d
 }
 
-// Name is that of the VFS.
+// Name is the name of the VFS.
 func (d *Disk) Name() string { return d.name }
 
 // Err returns the reason for the end of all writing, an ErrDamaged or ErrSync with file and
