@@ -240,16 +240,21 @@ func nearest(f float64, exact bool) (any, error) {
 	return normal(f), nil
 }
 
-// fraction returns the result of operator where no int can hold it. f is the result for a and b
-// as float64, and remainder its rounding error.
+// fraction returns the result of operator where an operand or the result has a fraction. f is the
+// result for a and b as float64, and remainder its rounding error.
 func fraction(a, b number, operator func(z, x, y *big.Float) *big.Float, float func(x, y float64) (f, remainder float64)) (any, error) {
 	x, ok1 := a.float()
 	y, ok2 := b.float()
 	if ok1 && ok2 {
-		f, remainder := float(x, y)
-		return nearest(f, remainder == 0)
+		if f, remainder := float(x, y); remainder == 0 || math.Abs(f) < halves {
+			return nearest(f, remainder == 0)
+		}
 	}
-	z := operator(new(big.Float).SetPrec(53), a.big(), b.big())
+	const exactly = 192 // bits, which hold any whole result within 64
+	z := operator(new(big.Float).SetPrec(exactly), a.big(), b.big())
+	if i, exact := z.Int64(); exact == big.Exact && z.Acc() == big.Exact {
+		return int(i), nil
+	}
 	f, exact := z.Float64()
 	return nearest(f, exact == big.Exact && z.Acc() == big.Exact)
 }
