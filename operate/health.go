@@ -104,7 +104,7 @@ type ServiceHealth struct {
 }
 
 // Waits reports whether an operator paused the service, or the guard: it waits for an operator.
-func (s *ServiceHealth) Waits() bool {
+func (s ServiceHealth) Waits() bool {
 	return s.Cause == deliver.PausedByOperator || s.Cause == deliver.PausedByGuard
 }
 
