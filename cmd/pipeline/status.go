@@ -127,21 +127,23 @@ const maxHolds = 10
 func (o *statusOptions) addSamples(ctx context.Context, cfg *config.Config, s *operate.Status) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	left := maxHolds
+	var held []*operate.Item
 	for i := range s.Items {
-		item := &s.Items[i]
-		if item.Hold == nil || left == 0 {
-			continue
+		if item := &s.Items[i]; item.Hold != nil && len(held) < maxHolds {
+			held = append(held, item)
 		}
-		left--
-		_ = o.withStoreOf(ctx, cfg, func(s assemble.Store) error {
-			h, err := operate.Hold(ctx, s, item.What)
-			if err == nil {
+	}
+	if len(held) == 0 {
+		return
+	}
+	_ = o.withStoreOf(ctx, cfg, func(s assemble.Store) error {
+		for _, item := range held {
+			if h, err := operate.Hold(ctx, s, item.What); err == nil {
 				item.Hold = &h
 			}
-			return err
-		})
-	}
+		}
+		return nil
+	})
 }
 
 // faultyStatus asks the process while a customer's file is not usable, and adds its faults.
