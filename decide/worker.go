@@ -2,7 +2,6 @@ package decide
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -192,7 +191,7 @@ func (w *worker) takeOver(ctx context.Context, partitions []int32) (map[int32]*o
 	var token store.Token
 	var found []store.TakenOver
 	if err := w.retry(ctx, "take over", func() (err error) {
-		rand.Read(token[:])
+		token = store.NewToken()
 		found, err = w.d.opt.Store.TakeOver(ctx, parts, token)
 		if errors.Is(err, store.ErrFenced) {
 			w.d.endIfReplaced(ctx)

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"crypto/rand"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
@@ -38,11 +37,6 @@ func (s *Stage) newPartition(row *store.Progress) *partition {
 	s.parts[p.Number] = p
 	s.restoreRows(p, row.Retrying)
 	return p
-}
-
-func newToken() (t store.Token) {
-	rand.Read(t[:])
-	return t
 }
 
 // findNew reads the end of a partition's inbox, after a decision that followed a takeover: until then

@@ -114,7 +114,7 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 	var swapped []*partition
 	v.s.mu.Lock()
 	for _, p := range parts {
-		if swap, needed := p.Swap(newToken()); needed {
+		if swap, needed := p.Swap(store.NewToken()); needed {
 			swaps, swapped = append(swaps, swap), append(swapped, p)
 		}
 	}

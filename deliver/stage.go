@@ -186,7 +186,7 @@ func (s *Stage) signalled() {
 
 // Assigned takes the progress of partitions over. It retries until ctx ends.
 func (s *Stage) Assigned(ctx context.Context, partitions []int32) (err error) {
-	token := newToken()
+	token := store.NewToken()
 	var rows []store.Progress
 	if err := s.retryUntil(ctx, s.ctx, "take over the progress of partitions", func() (err error) {
 		rows, err = s.opt.Store.TakeProgress(ctx, partitions, token)

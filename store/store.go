@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"slices"
 	"strings"
 	"time"
@@ -132,6 +133,12 @@ type Partition struct {
 
 // Token marks an owner's claim on partitions: unique per takeover.
 type Token [16]byte
+
+// NewToken returns a random token.
+func NewToken() (t Token) {
+	rand.Read(t[:])
+	return t
+}
 
 // Frame is a row of the changes log.
 type Frame struct {
