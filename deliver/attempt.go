@@ -50,9 +50,9 @@ func (a *attempt) write(work, stop context.Context) error {
 	return a.try(work, stop)
 }
 
-// dropObsolete drops, for a state sink, changes that a newer decision has replaced since they came into
-// hand (all: however short that is); that one is on its way (I10). A row waits for it, which takes the row over,
-// unless that is of another partition. It also drops the changes of revoked partitions.
+// dropObsolete drops, for a state sink, changes whose entity has a newer decision: its change is on the way
+// (I10). It looks at changes that have waited in hand, or at all. A row waits for the newer change, which takes
+// it over, unless that change is in another partition. It also drops the changes of revoked partitions.
 func (a *attempt) dropObsolete(work, stop context.Context, all bool) error {
 	a.leaveRevoked()
 	if a.traits.Kind != sinks.State {

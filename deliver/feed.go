@@ -56,6 +56,15 @@ func (r *recent) drop(n int) {
 	r.frames = r.frames[n:]
 }
 
+// forget drops the frames that end at or below a position.
+func (r *recent) forget(below change.Version) {
+	n := 0
+	for n < len(r.frames) && r.frames[n].to <= below {
+		n++
+	}
+	r.drop(n)
+}
+
 // from returns frames that follow a position.
 func (r *recent) from(after change.Version) (frames []transport.Received) {
 	size := 0
@@ -251,13 +260,4 @@ func (s *Stage) Handle(msg *message.Message) error {
 		})
 	}
 	return nil
-}
-
-// forget drops the frames that end at or below a position.
-func (r *recent) forget(below change.Version) {
-	n := 0
-	for n < len(r.frames) && r.frames[n].to <= below {
-		n++
-	}
-	r.drop(n)
 }

@@ -81,7 +81,8 @@ func (f *fixture) checker(o Options) *Checker {
 	return c
 }
 
-// blocked is a store whose first read waits: under is closed when it begins, and it goes on when proceed is.
+// blocked is a store whose first read waits: under is closed when it begins, and
+// closing proceed lets it continue.
 func (f *fixture) blocked() (h *hooked, under, proceed chan struct{}) {
 	under, proceed = make(chan struct{}), make(chan struct{})
 	var once sync.Once

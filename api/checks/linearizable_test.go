@@ -104,7 +104,7 @@ func (f *fixture) send(c *Checker, entity string, in call) (reply, error) {
 }
 
 // history lets the Checkers of four processes decide calls about one entity over one store, which loses requests
-// and answers of swaps. A blind one swaps whatever was written since the read.
+// and answers of swaps. A blind store swaps regardless of writes since the read.
 func history(t *testing.T, blind bool, seed uint64) (all []porcupine.Operation) {
 	const processes, clients, calls = 4, 2, 9
 	f := newFixture(t)
