@@ -260,7 +260,7 @@ func TestATakeoverForgets(t *testing.T) {
 // The memory for contents is bounded: of more entities than it allows any is written again.
 func TestWhatIsKnownIsBounded(t *testing.T) {
 	t.Parallel()
-	p, s := only(t, state, func(o *deliver.Options) { o.Memory = 64 << 10 })
+	p, s := only(t, state, func(o *deliver.Options) { o.Memory = 160 << 10 })
 	p.known()
 	publish := func(offset int64) {
 		for first := range 10 {

@@ -35,7 +35,7 @@ func TestManyClientsWithOneKey(t *testing.T) {
 			}
 			dying := w.door("WEIR_CRASH=" + point + "@plain:1")
 			dying.Ready(200)
-			open(append(w.ins, dying)...)
+			open(dying)
 			var first string
 			answered := make(chan error, 1)
 			go func() {
