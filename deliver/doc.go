@@ -60,7 +60,8 @@
 //
 // A service with a refresh has each entity that it sent decided again once a period, by the walk
 // that serves repairs. Its progress is saved with the position; the requests name the version that
-// they repeat, so one that a crash repeats has no effect.
+// they repeat, so one that a crash repeats has no effect. A service that lags is asked for nothing
+// while it is in the older half of its log.
 //
 // # Gaps
 //

@@ -72,8 +72,19 @@ func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle t
 	var after string
 	var from, to change.Version
 	var limit int
+	var lags bool
+	var marks map[int32]store.Mark
+	s.step(func() { lags = s.flow.LagInNeed() })
+	if lags {
+		if err := s.retryUntil(ctx, ctx, "read where the log begins", func() (err error) {
+			marks, err = s.opt.Store.Marks(ctx)
+			return err
+		}); err != nil {
+			return place, 0, err
+		}
+	}
 	s.step(func() {
-		needs, after, from, to, idle = s.flow.JoinWalk(place, s.opt.Now())
+		needs, after, from, to, idle = s.flow.JoinWalk(place, marks, s.opt.Now())
 		limit = max(1, min(repairPage, repairRows/max(1, len(s.workers))))
 	})
 	if len(needs) == 0 {

@@ -98,6 +98,8 @@ type Mark struct {
 	Watermark change.Version
 	// LastTo is where the newest frame of the partition ends; 0 before the first.
 	LastTo change.Version
+	// Begins is where the oldest frame ends that retention left; 0 if there is none.
+	Begins change.Version
 }
 
 // Tail is the changes log of a partition above a position, read in one snapshot.

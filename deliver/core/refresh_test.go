@@ -45,7 +45,7 @@ func TestARefreshSendsEachEntityOnceAPeriod(t *testing.T) {
 			}
 		}
 		for at.Sub(start) < 4*period {
-			served, after, from, to, idle := f.JoinWalk(place, at)
+			served, after, from, to, idle := f.JoinWalk(place, nil, at)
 			if len(served) == 0 {
 				at = at.Add(min(idle, lap))
 				if rapid.Bool().Draw(r, "save") {
@@ -115,7 +115,7 @@ func TestAFailureWithoutChangesHoldsUpNoRefresh(t *testing.T) {
 		q.SetBusy(busy, false)
 		begun := 0
 		for at := time.Unix(1000, 0); at.Before(time.Unix(1010, 0)) && begun == 0; at = at.Add(time.Second) {
-			served, _, _, _, _ := f.JoinWalk("", at)
+			served, _, _, _, _ := f.JoinWalk("", nil, at)
 			begun += len(served)
 			p.Swap(store.Token{1})
 			p.Swapped(true)

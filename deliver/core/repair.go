@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wire"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // Repair holds the changes that a service lost of a partition of the changes log, and the
@@ -201,10 +202,29 @@ const (
 	maxRepairPause = time.Minute
 )
 
-// JoinWalk lets all repairs and laps of refreshes that can be served join the walk at a place. It
-// returns them, the entity behind which the next page begins, and the range of versions to search,
-// without to. With none to serve, idle is how long that may last.
-func (f *Flow) JoinWalk(place string, now time.Time) (served []Served, after string, from, to change.Version, idle time.Duration) {
+// LagInNeed reports whether a lane with a need lags. JoinWalk then has to know where the logs begin.
+func (f *Flow) LagInNeed() bool {
+	for _, p := range f.parts {
+		if slices.ContainsFunc(p.lanes, func(l *Lane) bool { return l.lagging && (l.repair.Needed() || l.Queue.Refresh > 0) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// old reports whether the lane is in the older half of a log that begins at a position. Further
+// requests would push out of the log what it asked for before, and be lost in turn, for ever
+// (lag.pml, NO_THROTTLE).
+func (l *Lane) old(begins change.Version) bool {
+	at := l.Position()
+	return l.lagging && (at <= begins || at-begins < l.Partition.lastTo-at)
+}
+
+// JoinWalk lets all repairs and laps of refreshes that can be served join the walk at a place; where
+// the log of a partition begins, marks say. It returns them, the entity behind which the next page
+// begins, and the range of versions to search, without to. With none to serve, idle is how long that
+// may last.
+func (f *Flow) JoinWalk(place string, marks map[int32]store.Mark, now time.Time) (served []Served, after string, from, to change.Version, idle time.Duration) {
 	idle, from = time.Hour, math.MaxInt64
 	var repairs []*Repair
 	for _, p := range f.all() {
@@ -213,8 +233,12 @@ func (f *Flow) JoinWalk(place string, now time.Time) (served []Served, after str
 		}
 		pause := p.repairAfter.Sub(now)
 		need := func(r *Repair, n Need) {
-			if pause > 0 {
-				idle = min(idle, pause)
+			wait := pause
+			if n.Lane.old(marks[p.Number].Begins) {
+				wait = max(wait, minRepairPause)
+			}
+			if wait > 0 {
+				idle = min(idle, wait)
 				return
 			}
 			repairs, served = append(repairs, r), append(served, Served{Need: n, refresh: n.Lane.refresh})

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // Each repair visits every entity once on a walk that repairs join, leave, and return to at
@@ -121,4 +123,27 @@ func TestWhatIsLostIsKeptInRanges(t *testing.T) {
 	r, ok := DecodeRepair("\x01nonsense", 50)
 	require.False(t, ok)
 	require.Equal(t, []span{{0, 50}}, r.lost, "anything may be lost")
+}
+
+// A lane that lags is asked for nothing while it is in the older half of its log.
+func TestRequestsWaitForAServiceThatIsFarBehind(t *testing.T) {
+	t.Parallel()
+	f := NewFlow(1 << 20)
+	q := &Queue{Number: 3, Paced: true, Full: true}
+	f.Add(q)
+	p := f.Assign(&store.Progress{Token: store.Token{1}, Positions: []store.ServicePosition{{Service: 3, Version: v(4)}}})
+	p.Look(v(4), v(6), v(30))
+	require.False(t, f.LagInNeed())
+	p.HandOut(&Frame{Frame: &change.Frame{From: v(7), To: v(8), Prev: v(6)}})
+	require.True(t, f.LagInNeed())
+	for at, served := range map[int64]int{6: 0, 9: 0, 10: 0, 20: 1, 29: 1} {
+		p.lanes[0].upTo = v(at)
+		got, _, _, _, idle := f.JoinWalk("", map[int32]store.Mark{0: {Begins: v(10)}}, time.Now())
+		require.Len(t, got, served, at)
+		require.Equal(t, served == 0, idle == minRepairPause, at)
+	}
+	p.lanes[0].upTo = v(29)
+	q.Full = false
+	p.HandOut(&Frame{Frame: &change.Frame{From: v(29), To: v(30), Prev: v(29)}})
+	require.False(t, f.LagInNeed(), "it has reached the end")
 }

@@ -15,9 +15,9 @@ func (s *Store) Marks(ctx context.Context) (map[int32]store.Mark, error) {
 	err := s.DB.Read(ctx, "read how far decisions are", sqlMarks(), func(row Row) error {
 		var generation uint16
 		var partition int32
-		var next, last int64
-		err := row.Scan(&generation, &partition, &next, &last)
-		marks[partition] = store.Mark{Watermark: change.NewVersion(generation, next), LastTo: change.Version(last)}
+		var next, last, begins int64
+		err := row.Scan(&generation, &partition, &next, &last, &begins)
+		marks[partition] = store.Mark{Watermark: change.NewVersion(generation, next), LastTo: change.Version(last), Begins: change.Version(begins)}
 		return err
 	})
 	return marks, err

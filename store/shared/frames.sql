@@ -11,7 +11,9 @@ LEFT JOIN frames f ON f.partition = :partition AND f.upto > :after AND f.upto <=
 ORDER BY f.upto
 
 -- name: marks
-SELECT generation, partition, next_offset, last_to FROM watermarks w
+SELECT generation, partition, next_offset, last_to,
+       coalesce((SELECT min(upto) FROM frames f WHERE f.partition = w.partition), 0)
+FROM watermarks w
 WHERE generation = (SELECT max(generation) FROM watermarks n WHERE n.partition = w.partition)
 
 -- name: drop_frames

@@ -48,7 +48,7 @@ var decideTests = []test{
 		require.Len(t, got.Audits, 1)
 		assert.JSONEq(t, `{"n":1}`, string(got.Audits[0].Detail))
 
-		assert.Equal(t, map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7)}}, got.Marks)
+		assert.Equal(t, map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7), Begins: version(7)}}, got.Marks)
 		assert.Equal(t, store.Tail{Frames: []store.Frame{{To: version(7), Body: []byte("changes")}}, LastTo: version(7)}, got.Tails[0])
 
 		taken, _ := f.own(f.b, 'b', p0)

@@ -34,9 +34,9 @@ var frameTests = []test{
 		_, token := f.own(f.a, 'a', p0, p1)
 		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: step(p0, 0, 9, token)}, writes(store.Outcome{Frames: []store.Frame{frame(p0, 7, "x")}}))
 		require.NoError(t, err)
-		assert.Equal(t, map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7)}, 1: {Watermark: version(0)}}, marks(f.b))
+		assert.Equal(t, map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7), Begins: version(7)}, 1: {Watermark: version(0)}}, marks(f.b))
 		f.own(f.a, 'b', store.Partition{Generation: 4, Number: 0}, store.Partition{Generation: 4, Number: 2})
-		assert.Equal(t, map[int32]store.Mark{0: {Watermark: change.NewVersion(4, 0), LastTo: version(7)}, 1: {Watermark: version(0)}, 2: {Watermark: change.NewVersion(4, 0)}}, marks(f.b))
+		assert.Equal(t, map[int32]store.Mark{0: {Watermark: change.NewVersion(4, 0), LastTo: version(7), Begins: version(7)}, 1: {Watermark: version(0)}, 2: {Watermark: change.NewVersion(4, 0)}}, marks(f.b))
 	}},
 	{"I1 those above a position, of one partition, the oldest first", func(t *testing.T, f *fixture) {
 		assert.Equal(t, store.Tail{}, f.tail(f.a, 0, 0), "there is no partition")
@@ -132,6 +132,9 @@ var retentionTests = []test{
 		tail := f.tail(f.a, 0, version(3))
 		assert.Equal(t, []change.Version{version(451), version(453)}, []change.Version{tail.Frames[0].To, tail.LastTo})
 		assert.Len(t, tail.Frames, 3)
+		marks, err := f.b.Marks(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, version(451), marks[0].Begins)
 		assert.EqualValues(t, 3, drop(f.a, now.Add(time.Hour)))
 		assert.Equal(t, store.Tail{LastTo: version(453)}, f.tail(f.b, 0, 0))
 		taken, _ := f.own(f.b, 'b', p0)

@@ -323,6 +323,11 @@ var deliverMutants = []mutant{
 		test: "./deliver TestABlockedInboxPartitionHoldsUpItsOwnRepairAlone",
 	},
 	{
+		rule: "requests wait for a service that is far behind", in: "deliver/core", fn: "Flow.JoinWalk",
+		find: "if n.Lane.old(_1[_2.Number].Begins) {", put: "if false {",
+		test: "TestRequestsWaitForAServiceThatIsFarBehind",
+	},
+	{
 		rule: "a lap begins when its begin is saved", in: "deliver/core", fn: "refresh.begin",
 		find: "case !l.Partition.Stored(r.begun):", put: "case false:",
 		test: "TestARefreshSendsEachEntityOnceAPeriod",

@@ -25,6 +25,11 @@ func (s *state) newest() map[int32]store.Mark {
 		if p.Generation >= of[p.Number] {
 			of[p.Number] = p.Generation
 			marks[p.Number] = store.Mark{Watermark: change.NewVersion(p.Generation, at.next), LastTo: at.lastTo}
+			if frames := s.frames[p.Number]; len(frames) > 0 {
+				of := marks[p.Number]
+				of.Begins = frames[0].To
+				marks[p.Number] = of
+			}
 		}
 	}
 	return marks
