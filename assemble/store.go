@@ -20,7 +20,6 @@ type Store interface {
 	store.Jobs
 	store.Reports
 	store.CheckRows
-	store.Imports
 	store.Ledger
 	store.Attempts
 	store.Operations

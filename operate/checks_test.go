@@ -164,7 +164,7 @@ func TestCheckResetGoesOn(t *testing.T) {
 	}
 	require.Positive(t, sum)
 	require.LessOrEqual(t, sum, int64(1203+7+501))
-	jobs, err := e.Store.ListJobs(t.Context(), "", store.JobOpen, 10)
+	jobs, err := e.Store.ListJobs(t.Context(), store.JobFilter{State: store.JobOpen, Limit: 10})
 	require.NoError(t, err)
 	require.Empty(t, jobs)
 }

@@ -412,7 +412,7 @@ func (w *world) jobs() []store.Job {
 	s, err := sqlite.Open(w.T.Context(), sqlite.Options{Path: w.Path("data/state.db")})
 	require.NoError(w.T, err)
 	defer s.Close()
-	jobs, err := s.ListJobs(w.T.Context(), "", "", 100)
+	jobs, err := s.ListJobs(w.T.Context(), store.JobFilter{Limit: 100})
 	require.NoError(w.T, err)
 	return jobs
 }

@@ -77,7 +77,7 @@ func PreviewForget(ctx context.Context, s ForgetStore, customer string) (f Forgo
 	if f, err = find(ctx, s, customer); err != nil {
 		return f, err
 	}
-	open, err := s.ListJobs(ctx, ForgetKind, store.JobOpen, jobsListed)
+	open, err := s.ListJobs(ctx, store.JobFilter{Kind: ForgetKind, State: store.JobOpen, Limit: jobsListed})
 	if err != nil {
 		return f, err
 	}
@@ -172,7 +172,7 @@ func Forget(ctx context.Context, s ForgetStore, customer, actor, reason string, 
 			return f, err
 		}
 		job.Cursor = cursor
-		if err := s.SaveJob(ctx, job); err != nil {
+		if err := s.SaveJob(ctx, &job); err != nil {
 			return f, err
 		}
 		crash.At(crash.JobSaved, ForgetKind)

@@ -36,8 +36,8 @@ func (d *dying) OpenJob(ctx context.Context, j store.Job) (o store.Job, err erro
 	return o, d.do(func() error { o, err = d.ForgetStore.OpenJob(ctx, j); return err })
 }
 
-func (d *dying) SaveJob(ctx context.Context, j store.Job) error {
-	return d.do(func() error { return d.ForgetStore.SaveJob(ctx, j) })
+func (d *dying) SaveJob(ctx context.Context, j *store.Job, letters ...store.DeadLetter) error {
+	return d.do(func() error { return d.ForgetStore.SaveJob(ctx, j, letters...) })
 }
 
 func (d *dying) ForgetServices(ctx context.Context, services map[string]int32, a store.Audit) error {
@@ -87,10 +87,10 @@ func TestForgettingSurvivesADeathAtEveryStep(t *testing.T) {
 			paused, err := operate.Paused(t.Context(), e.Store)
 			require.NoError(t, err)
 			require.Empty(t, paused)
-			open, err := s.ListJobs(t.Context(), operate.ForgetKind, store.JobOpen, 10)
+			open, err := s.ListJobs(t.Context(), store.JobFilter{Kind: operate.ForgetKind, State: store.JobOpen, Limit: 10})
 			require.NoError(t, err)
 			if !died || after || step > 0 {
-				jobs, err := s.ListJobs(t.Context(), operate.ForgetKind, store.JobDone, 10)
+				jobs, err := s.ListJobs(t.Context(), store.JobFilter{Kind: operate.ForgetKind, State: store.JobDone, Limit: 10})
 				require.NoError(t, err)
 				require.NotEmpty(t, jobs)
 			}

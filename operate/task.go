@@ -301,7 +301,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	crash.At(crash.JobEnded, r.job.Kind)
 	r.job.State = store.JobDone
-	if err := r.Store.SaveJob(ctx, r.job); err != nil {
+	if err := r.Store.SaveJob(ctx, &r.job); err != nil {
 		return err
 	}
 	if t.Kind == Replay && (t.Select.Outdated || t.Select.All && len(t.Services) == 0) {
@@ -357,7 +357,7 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 	// Appended batches are recorded, also after the caller's end.
 	save, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, lastWrite)
 	defer cancel()
-	if err := r.Store.SaveJob(save, r.job); err != nil {
+	if err := r.Store.SaveJob(save, &r.job); err != nil {
 		return err
 	}
 	crash.At(crash.JobSaved, r.job.Kind)

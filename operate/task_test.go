@@ -246,7 +246,7 @@ func TestTwoProcessesDoNotWorkOnOneJob(t *testing.T) {
 	_, err := e.Run(t.Context(), task)
 	require.ErrorIs(t, err, store.ErrFenced)
 	require.Len(t, log.asked(t), 1200)
-	jobs, err := e.Store.ListJobs(t.Context(), "", "", 10)
+	jobs, err := e.Store.ListJobs(t.Context(), store.JobFilter{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, jobs, 1)
 	require.Equal(t, store.JobDone, jobs[0].State)
@@ -312,7 +312,7 @@ func TestWhatIsNoTask(t *testing.T) {
 	}
 	_, err := e.Run(t.Context(), operate.Task{Kind: operate.Replay, Select: operate.Selection{List: strings.NewReader("a\n" + strings.Repeat("x", 100_000))}})
 	require.ErrorIs(t, err, operate.ErrBadList)
-	jobs, err := e.Store.ListJobs(t.Context(), "", "", 10)
+	jobs, err := e.Store.ListJobs(t.Context(), store.JobFilter{Limit: 10})
 	require.NoError(t, err)
 	require.Empty(t, jobs)
 	require.Zero(t, log.calls)
@@ -410,7 +410,7 @@ func TestWaitEndsWithItsGeneration(t *testing.T) {
 // slowSaves takes a minute for the row of a job.
 type slowSaves struct{ inBubble }
 
-func (slowSaves) SaveJob(ctx context.Context, _ store.Job) error {
+func (slowSaves) SaveJob(ctx context.Context, _ *store.Job, _ ...store.DeadLetter) error {
 	select {
 	case <-time.After(time.Minute):
 		return nil
@@ -426,8 +426,8 @@ func (inBubble) OpenJob(_ context.Context, j store.Job) (store.Job, error) {
 	j.ID, j.Epoch, j.State = 1, 1, store.JobOpen
 	return j, nil
 }
-func (inBubble) SaveJob(context.Context, store.Job) error       { return nil }
-func (inBubble) AddAudits(context.Context, []store.Audit) error { return nil }
+func (inBubble) SaveJob(context.Context, *store.Job, ...store.DeadLetter) error { return nil }
+func (inBubble) AddAudits(context.Context, []store.Audit) error                 { return nil }
 func (inBubble) Entities(_ context.Context, after string, _ int) ([]store.Entity, error) {
 	if after != "" {
 		return nil, nil

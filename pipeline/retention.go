@@ -33,7 +33,6 @@ type retention interface {
 	DropFrames(ctx context.Context, before time.Time, size int64) (int64, error)
 	Tombstones(ctx context.Context, before time.Time, after store.Tombstone, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
-	PruneImports(ctx context.Context, before time.Time) (int, error)
 	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
 	RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (int64, error)
 }
@@ -51,7 +50,7 @@ type retainer struct {
 }
 
 // run deletes expired state until ctx ends: tombstones of deleted entities with their dam
-// rows, dead letters, audit rows, imports and delivery history every hour, and months of the
+// rows, dead letters, audit rows, jobs and delivery history every hour, and months of the
 // ledger once a day (I7).
 func (h *retainer) run(ctx context.Context) {
 	var all sync.WaitGroup
@@ -77,9 +76,7 @@ func (h *retainer) retain(ctx context.Context) time.Duration {
 	r := h.cfg.Retention
 	done("tombstones", h.purge(ctx, now.Add(-r.Tombstones.D())))
 	_, err := h.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D()))
-	done("dead letters and audit rows", err)
-	_, err = h.store.PruneImports(ctx, now.Add(-r.Audit.D()))
-	done("imports", err)
+	done("dead letters, audit rows and jobs", err)
 	return pause
 }
 

@@ -33,6 +33,9 @@ type Operations interface {
 	// these were. An owner that has an entity in its cache may write its states once more;
 	// nothing reads them.
 	ForgetStates(ctx context.Context, services []int32, after string, limit int) (last string, dropped int64, err error)
+	// LettersByKey pages through the letters with a DedupKey behind after and up to last, in its
+	// order, without Payload and Original.
+	LettersByKey(ctx context.Context, after, last string, limit int) ([]DeadLetter, error)
 }
 
 // JobState is how far a job is.
@@ -47,9 +50,10 @@ const (
 // Job is a long operation of an operator that resumes after a kill where its
 // cursor is.
 type Job struct {
-	ID   int64  // given by the store
-	Kind string // replay, import, …
-	// Key tells an open job from others of its kind: the same Kind and Key is the
+	ID     int64  // given by the store
+	Tenant string // empty for the operators'
+	Kind   string // replay, import, …
+	// Key tells an open job from others of its kind: the same Tenant, Kind and Key is the
 	// same work. Never empty.
 	Key        string
 	Parameters []byte // JSON object, for display and for resuming
@@ -60,20 +64,27 @@ type Job struct {
 	Actor      string
 	Created    time.Time // given by the store
 	Updated    time.Time // given by the store
-	// Epoch counts the processes that have worked on it; only the latest one may
-	// move the cursor.
+	// Epoch counts how often it was opened and saved; only who did so last may save it.
 	Epoch int64
 }
 
-// Jobs keeps them. Finished jobs are removed by Prune, together with audit rows.
+// JobFilter selects jobs of a tenant. Empty fields except Tenant select all.
+type JobFilter struct {
+	Tenant, Kind, Key string
+	State             JobState
+	Before            int64 // only those with lower ids; 0: all
+	Limit             int
+}
+
+// Jobs keeps them. A tenant sees its own. Prune removes finished ones, together with audit
+// rows, and those of tenants without progress.
 type Jobs interface {
-	// OpenJob returns the open job of j's Kind and Key, for the caller to go on
+	// OpenJob returns the open job of j's Tenant, Kind and Key, for the caller to go on
 	// with, or makes one from j. Either way the caller has the turn now.
 	OpenJob(ctx context.Context, j Job) (Job, error)
-	// SaveJob writes Cursor, Done, Total and State. ErrFenced when another caller
-	// has the turn, or the job was finished.
-	SaveJob(ctx context.Context, j Job) error
-	// ListJobs returns jobs of a kind, or all when it is empty, the latest first;
-	// state may be empty as well.
-	ListJobs(ctx context.Context, kind string, state JobState, limit int) ([]Job, error)
+	// SaveJob writes Cursor, Done, Total and State, adds letters in the same transaction and
+	// raises j.Epoch. ErrFenced when another caller opened or saved the job, or it was finished.
+	SaveJob(ctx context.Context, j *Job, letters ...DeadLetter) error
+	// ListJobs returns jobs, the latest first.
+	ListJobs(ctx context.Context, f JobFilter) ([]Job, error)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/operate/session"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
 
@@ -132,10 +131,10 @@ func importFile(ctx context.Context, a *app, f *importFlags, null *string, path 
 	show, stop := a.progressOf()
 	defer stop()
 	desk, err := imports.NewDesk(open, cfg.Sources.Find(file.Source))
-	var i store.Import
+	var i imports.Import
 	if err == nil {
 		rows := &progressReader{Reader: io.NewSectionReader(in, 0, size), show: show, total: size}
-		i, err = imports.Run(ctx, file, rows, func(ctx context.Context, b imports.Batch) (store.Import, error) { return insist(ctx, a, desk, b) })
+		i, err = imports.Run(ctx, file, rows, func(ctx context.Context, b imports.Batch) (imports.Import, error) { return insist(ctx, a, desk, b) })
 	}
 	stop()
 	var bad *imports.BadFile
@@ -147,14 +146,14 @@ func importFile(ctx context.Context, a *app, f *importFlags, null *string, path 
 	case err != nil:
 		return err
 	}
-	return printImported(a, imports.JobOf(i))
+	return printImported(a, i)
 }
 
 // importPatience is how long ingesting a batch may fail in a row.
 const importPatience = 5 * time.Minute
 
 // insist ingests a batch, again until that succeeds or cannot succeed.
-func insist(ctx context.Context, a *app, desk *imports.Desk, b imports.Batch) (i store.Import, err error) {
+func insist(ctx context.Context, a *app, desk *imports.Desk, b imports.Batch) (i imports.Import, err error) {
 	pauses := backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
 	for began := time.Now(); ; {
 		if i, err = desk.Ingest(ctx, b); err == nil || imports.Final(err) {

@@ -14,7 +14,7 @@ import (
 )
 
 // printImported prints one import.
-func printImported(a *app, i imports.Job) error {
+func printImported(a *app, i imports.Import) error {
 	if a.json {
 		return a.printJSON(i)
 	}
@@ -74,16 +74,12 @@ func listImports(ctx context.Context, a *app, tenant string, show *showFlags) er
 		return err
 	}
 	return a.withStore(ctx, func(s assemble.Store) error {
-		all, err := s.ListImports(ctx, tenant, show.before, show.limit)
+		all, err := imports.List(ctx, s, tenant, show.before, show.limit)
 		if err != nil {
 			return err
 		}
-		jobs := make([]imports.Job, len(all))
-		for n, i := range all {
-			jobs[n] = imports.JobOf(i)
-		}
-		more := func(last *imports.Job) string { return "--before " + last.ID }
-		return list(&a.console, jobs, show.limit, "no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tREFUSED", more, func(i *imports.Job) []any {
+		more := func(last *imports.Import) string { return "--before " + last.ID }
+		return list(&a.console, all, show.limit, "no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tREFUSED", more, func(i *imports.Import) []any {
 			return []any{i.ID, i.Created, i.Source, i.Name, i.State, i.Accepted, i.Duplicate, i.Refused}
 		})
 	})
@@ -109,7 +105,7 @@ func showImport(ctx context.Context, a *app, tenant, id, refused string) error {
 		}
 	}
 	return a.withStore(ctx, func(s assemble.Store) error {
-		i, err := s.Import(ctx, tenant, id)
+		i, err := imports.Find(ctx, s, tenant, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return fmt.Errorf("the tenant %s has no import %s", tenant, id)
@@ -118,6 +114,6 @@ func showImport(ctx context.Context, a *app, tenant, id, refused string) error {
 		case refused != "":
 			return imports.WriteErrors(ctx, s, i.ID, as, a.out)
 		}
-		return printImported(a, imports.JobOf(i))
+		return printImported(a, i)
 	})
 }

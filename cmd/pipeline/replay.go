@@ -324,7 +324,7 @@ func withTask(ctx context.Context, a *app, kind operate.Kind, f *taskFlags, do f
 
 // resumedTask returns the task of an unfinished job.
 func resumedTask(ctx context.Context, env *operate.Env, kind operate.Kind, id int64, t operate.Task) (operate.Task, error) {
-	jobs, err := env.Store.ListJobs(ctx, string(kind), store.JobOpen, 1000)
+	jobs, err := env.Store.ListJobs(ctx, store.JobFilter{Kind: string(kind), State: store.JobOpen, Limit: 1000})
 	if err != nil {
 		return t, err
 	}

@@ -26,7 +26,7 @@ import (
 // Desk ingests batches of one source in the process that has the state open. All fields are
 // needed. It may be used concurrently.
 type Desk struct {
-	Store  store.Imports
+	Store  Store
 	Events *events.Handler
 	Source *events.Source
 	// Ready returns why no batch can be ingested now, nil when one can: an error of class
@@ -58,43 +58,41 @@ func NewDesk(s *session.Session, source *config.Source) (*Desk, error) {
 
 // Ingest implements Ingest. A batch without rows that is not the last begins the import, or
 // continues it.
-func (d *Desk) Ingest(ctx context.Context, b Batch) (store.Import, error) {
+func (d *Desk) Ingest(ctx context.Context, b Batch) (Import, error) {
 	if err := d.Ready(ctx); err != nil {
-		return store.Import{}, err
+		return Import{}, err
 	}
-	i, err := d.Store.BeginImport(ctx, b.Import)
+	i, err := begin(ctx, d.Store, b.Import)
 	switch {
-	case err != nil || i.State == store.ImportDone || i.Row != b.After:
+	case err != nil || i.State == Done || i.Rows != b.After:
 		return i, err
 	case len(b.Rows) == 0 && !b.Last:
 		crash.At(crash.ImportBegun, i.Source)
 		return i, nil
 	}
-	to, letters, err := d.take(ctx, i, b)
+	next, letters, err := d.take(ctx, i, b)
 	if err != nil {
 		return i, err
 	}
 	crash.At(crash.ImportTaken, i.Source)
-	if err := d.Store.StepImport(ctx, i, to, letters); err != nil {
+	if err := next.save(ctx, d.Store, letters); err != nil {
 		// ErrFenced says that another run was faster, whose commit may still be under way: the
 		// same batch again finds the position.
 		return i, err
 	}
 	crash.At(crash.ImportStepped, i.Source)
-	i.ImportPosition = to
-	return i, nil
+	return next, nil
 }
 
-// take ingests rows and returns the position behind them and the refused ones.
-func (d *Desk) take(ctx context.Context, i store.Import, b Batch) (to store.ImportPosition, letters []store.DeadLetter, err error) {
-	to = store.ImportPosition{Bytes: b.Bytes, Row: i.Row + int64(len(b.Rows)), Counts: i.Counts, State: store.ImportIncomplete}
-	if b.Last {
-		to.State = store.ImportDone
+// take ingests rows and returns the import behind them and the refused ones.
+func (d *Desk) take(ctx context.Context, i Import, b Batch) (_ Import, letters []store.DeadLetter, err error) {
+	if i.Bytes, i.Rows = b.Bytes, i.Rows+int64(len(b.Rows)); b.Last {
+		i.State = Done
 	}
 	var rows []events.Row
 	var given []Row
 	refuse := func(r Row, code, reason string) {
-		to.Counts.Refused++
+		i.Refused++
 		letters = append(letters, letterOf(i, r, code, reason))
 	}
 	for _, r := range b.Rows {
@@ -104,16 +102,16 @@ func (d *Desk) take(ctx context.Context, i store.Import, b Batch) (to store.Impo
 		}
 		rows, given = append(rows, events.Row{Value: r.Value, Origin: fmt.Sprintf("%s:%d", i.ID, r.Number)}), append(given, r)
 	}
-	results, err := d.Events.Take(ctx, i.Tenant, d.Source, rows)
+	results, err := d.Events.Take(ctx, i.job.Tenant, d.Source, rows)
 	if err != nil {
-		return to, nil, err
+		return i, nil, err
 	}
 	for n, x := range results {
 		switch x.Status {
 		case events.Accepted:
-			to.Counts.Accepted++
+			i.Accepted++
 		case events.Duplicate:
-			to.Counts.Duplicate++
+			i.Duplicate++
 		case events.Skipped:
 			refuse(given[n], "no_entity", "the event is about no entity")
 		case events.Conflicting:
@@ -127,18 +125,18 @@ func (d *Desk) take(ctx context.Context, i store.Import, b Batch) (to store.Impo
 		}
 	}
 	slices.SortFunc(letters, func(a, b store.DeadLetter) int { return strings.Compare(a.DedupKey, b.DedupKey) })
-	return to, letters, nil
+	return i, letters, nil
 }
 
 // letterOf makes the dead letter of a refused row.
-func letterOf(i store.Import, r Row, code, reason string) store.DeadLetter {
+func letterOf(i Import, r Row, code, reason string) store.DeadLetter {
 	headers, err := json.Marshal(map[string]string{"import": i.ID, "row": strconv.FormatInt(r.Number, 10), "line": strconv.FormatInt(r.Line, 10)})
 	if err != nil {
 		panic(err) // strings always have a JSON form
 	}
 	return store.DeadLetter{
 		Stage: store.StageIngest, Code: code, Reason: reason, Source: i.Source, Payload: r.Value, Headers: headers,
-		State: store.LetterOpen, DedupKey: store.ImportLetterKey(i.ID, r.Number),
+		State: store.LetterOpen, DedupKey: letterKey(i.ID, r.Number),
 	}
 }
 

@@ -103,30 +103,30 @@ func lab(f Format, o Options, text string) File {
 }
 
 // run imports a file.
-func (w *world) run(f Format, o Options, text string) (store.Import, error) {
+func (w *world) run(f Format, o Options, text string) (Import, error) {
 	return Run(w.Context(), lab(f, o, text), strings.NewReader(text), w.desk.Ingest)
 }
 
 // file imports a file to its end.
-func (w *world) file(f Format, o Options, text string) store.Import {
+func (w *world) file(f Format, o Options, text string) Import {
 	w.Helper()
 	i, err := w.run(f, o, text)
 	require.NoError(w, err)
-	require.Equal(w, store.ImportDone, i.State)
-	require.Equal(w, i.ImportPosition, w.found(i).ImportPosition)
+	require.Equal(w, Done, i.State)
+	require.Equal(w, i.Position, w.found(i).Position)
 	return i
 }
 
 // found reads an import.
-func (w *world) found(i store.Import) store.Import {
+func (w *world) found(i Import) Import {
 	w.Helper()
-	got, err := w.store.Import(w.Context(), tenant, i.ID)
+	got, err := Find(w.Context(), w.store, tenant, i.ID)
 	require.NoError(w, err)
 	return got
 }
 
 // errorsOf returns the error file as lines.
-func (w *world) errorsOf(i store.Import, f Format) []string {
+func (w *world) errorsOf(i Import, f Format) []string {
 	w.Helper()
 	var b strings.Builder
 	require.NoError(w, WriteErrors(w.Context(), w.store, i.ID, f, &b))

@@ -6,39 +6,9 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"io"
+	"math"
 	"regexp"
-	"time"
-
-	"github.com/seed-86dfc502/weir/store"
 )
-
-// Job is an import as commands show it.
-type Job struct {
-	ID        string          `json:"id"`
-	Source    string          `json:"source"`
-	Format    string          `json:"format"`
-	Options   json.RawMessage `json:"options"`
-	File      string          `json:"file"` // "sha256:" and the hash
-	Name      string          `json:"name,omitempty"`
-	State     string          `json:"state"` // incomplete, done
-	Bytes     int64           `json:"bytes"` // of the file, up to the last row that has a result
-	Rows      int64           `json:"rows"`  // that have a result
-	Accepted  int64           `json:"accepted"`
-	Duplicate int64           `json:"duplicate"`
-	Refused   int64           `json:"refused"`
-	Actor     string          `json:"actor,omitempty"`
-	Created   time.Time       `json:"created"`
-	Updated   time.Time       `json:"updated"`
-}
-
-// JobOf shows an import.
-func JobOf(i store.Import) Job {
-	return Job{
-		ID: i.ID, Source: i.Source, Format: i.Format, Options: i.Options, File: i.File, Name: i.Name,
-		State: string(i.State), Bytes: i.Bytes, Rows: i.Row, Accepted: i.Counts.Accepted, Duplicate: i.Counts.Duplicate, Refused: i.Counts.Refused,
-		Actor: i.Actor, Created: i.Created, Updated: i.Updated,
-	}
-}
 
 var jobID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
@@ -55,7 +25,7 @@ type Refused struct {
 
 // WriteErrors writes the refused rows whose dead letters are kept, in their order, as a file:
 // one JSON object per line, or CSV with a header.
-func WriteErrors(ctx context.Context, s store.Imports, id string, f Format, w io.Writer) error {
+func WriteErrors(ctx context.Context, s Store, id string, f Format, w io.Writer) error {
 	const page = 1000
 	buffered := bufio.NewWriter(w)
 	table := csv.NewWriter(buffered)
@@ -66,8 +36,8 @@ func WriteErrors(ctx context.Context, s store.Imports, id string, f Format, w io
 			return err
 		}
 	}
-	for after := ""; ; {
-		letters, err := s.ImportLetters(ctx, id, after, page)
+	for after, last := letterKey(id, 0), letterKey(id, math.MaxInt64); ; {
+		letters, err := s.LettersByKey(ctx, after, last, page)
 		if err != nil {
 			return err
 		}

@@ -26,16 +26,17 @@ type File struct {
 
 // Import returns the import of the file, without position. Its id is a hash of all that
 // identifies it.
-func (f *File) Import() store.Import {
+func (f *File) Import() Import {
 	content := "sha256:" + hex.EncodeToString(f.SHA256[:])
 	h := sha256.New()
 	for _, part := range []string{content, f.Tenant, f.Source, string(f.Format), string(f.Options.Encode())} {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write([]byte(part))
 	}
-	return store.Import{
-		ID: hex.EncodeToString(h.Sum(nil)[:16]), Tenant: f.Tenant, Source: f.Source, Format: string(f.Format),
-		Options: f.Options.Encode(), File: content, Name: f.Name, Actor: f.Actor,
+	id := hex.EncodeToString(h.Sum(nil)[:16])
+	return Import{
+		ID: id, Parameters: Parameters{Source: f.Source, Format: f.Format, Options: f.Options.Encode(), File: content, Name: f.Name},
+		job: store.Job{Tenant: f.Tenant, Kind: kind, Key: id, Actor: f.Actor},
 	}
 }
 
@@ -53,8 +54,8 @@ type Row struct {
 
 // Batch is rows of a file that are ingested together, in their order and without a gap.
 type Batch struct {
-	Import store.Import // without position
-	After  int64        // the row before the first one
+	Import Import // without position
+	After  int64  // the row before the first one
 	Rows   []Row
 	Bytes  int64 // of the file, up to the last row
 	Last   bool  // no row follows
@@ -63,7 +64,7 @@ type Batch struct {
 // Ingest ingests a batch and returns the import with the position that it has then. A batch
 // that is not behind the position changes nothing. After an error that is not Final the same
 // batch is to be repeated.
-type Ingest func(ctx context.Context, b Batch) (store.Import, error)
+type Ingest func(ctx context.Context, b Batch) (Import, error)
 
 // Final reports whether importing the same file again would fail again.
 func Final(err error) bool {
@@ -82,7 +83,7 @@ const (
 
 // Run imports a file, or continues its import, with one batch in memory, and returns the
 // import. Its error is a *BadFile, one of the reader or one of ingest.
-func Run(ctx context.Context, f File, in io.Reader, ingest Ingest) (i store.Import, err error) {
+func Run(ctx context.Context, f File, in io.Reader, ingest Ingest) (i Import, err error) {
 	r := run{f: f}
 	if r.cutter, err = newCutter(in, f.Format, f.Options, f.MaxRow); err != nil {
 		return i, err
@@ -96,8 +97,8 @@ func Run(ctx context.Context, f File, in io.Reader, ingest Ingest) (i store.Impo
 	if i, err = ingest(ctx, Batch{Import: wanted}); err != nil {
 		return i, err
 	}
-	for i.State != store.ImportDone {
-		b, err := r.fill(i.Row)
+	for i.State != Done {
+		b, err := r.fill(i.Rows)
 		if err != nil {
 			return i, err
 		}
@@ -105,7 +106,7 @@ func Run(ctx context.Context, f File, in io.Reader, ingest Ingest) (i store.Impo
 		if i, err = ingest(ctx, b); err != nil {
 			return i, err
 		}
-		if b.Last && i.State != store.ImportDone {
+		if b.Last && i.State != Done {
 			return i, errors.New("another run of the import began anew: run it again")
 		}
 	}

@@ -117,7 +117,7 @@ func (p taskSection) form(r *http.Request) (view, error) {
 		b.List = entity
 	}
 	var err error
-	b.Jobs, err = p.opt.Store.ListJobs(r.Context(), "", "", maxTasks)
+	b.Jobs, err = p.opt.Store.ListJobs(r.Context(), store.JobFilter{Limit: maxTasks})
 	return view{Title: "Replay and reset", Section: "/replay", Body: b}, err
 }
 

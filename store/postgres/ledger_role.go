@@ -25,7 +25,7 @@ func (b *bypassWarning) check(ctx context.Context, conn *pgx.Conn) error {
 	var bypasses bool
 	var others []string
 	err := conn.QueryRow(ctx, `SELECT rolsuper OR rolbypassrls, ARRAY(SELECT DISTINCT r.rolname::text
-		FROM pg_roles r, unnest(ARRAY['ledger', 'ledger_decided', 'imports']) t
+		FROM pg_roles r, unnest(ARRAY['ledger', 'ledger_decided', 'jobs']) t
 		WHERE r.rolname <> current_user AND r.rolcanlogin AND NOT r.rolsuper AND to_regclass(t) IS NOT NULL
 		AND has_table_privilege(r.oid, to_regclass(t), 'SELECT, INSERT, UPDATE, DELETE') ORDER BY 1)
 		FROM pg_roles WHERE rolname = current_user`).Scan(&bypasses, &others)

@@ -106,6 +106,10 @@ func TestRowLevelSecurityHoldsForStatementsWithoutPredicate(t *testing.T) {
 	s, _ := ledger(t)
 	mine, others := start(t, s, "acme", "k1"), start(t, s, "globex", "k2")
 	start(t, s, "globex", "k3")
+	for n, tenant := range []string{"", "acme", "globex", "globex"} {
+		_, err := s.OpenJob(t.Context(), store.Job{Tenant: tenant, Kind: "import", Key: fmt.Sprint(n)})
+		require.NoError(t, err)
+	}
 	for _, c := range []struct {
 		setting, value string
 		rows           int64
@@ -115,24 +119,27 @@ func TestRowLevelSecurityHoldsForStatementsWithoutPredicate(t *testing.T) {
 	} {
 		assert.Equal(t, c.rows, runAs(t, s, c.setting, c.value, `SELECT * FROM ledger`), c)
 		assert.Equal(t, c.rows, runAs(t, s, c.setting, c.value, `UPDATE ledger SET made_at = made_at`), c)
+		assert.Equal(t, c.rows+1, runAs(t, s, c.setting, c.value, `SELECT FROM jobs`), c)
+		assert.Equal(t, c.rows+1, runAs(t, s, c.setting, c.value, `UPDATE jobs SET actor = actor`), c)
 	}
 	assert.Zero(t, runAs(t, s, "weir.tenant", "acme", `DELETE FROM ledger WHERE tenant = 'globex'`))
 	assert.Zero(t, runAs(t, s, "weir.tenant", "acme", `UPDATE ledger SET body = 'mine' WHERE id = $1`, [16]byte(others)))
 	assert.EqualValues(t, 1, runAs(t, s, "weir.tenant", "acme", `DELETE FROM ledger`))
 	assert.Zero(t, runAs(t, s, "weir.pipeline", "on", `SELECT * FROM ledger WHERE tenant = 'acme'`))
 
-	into := func(tenant string) error {
+	asAcme := func(statement string, args ...any) error {
 		return s.inTx(t.Context(), "test", func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), `SELECT set_config('weir.tenant', 'acme', true)`); err != nil {
+			if _, err := tx.Exec(t.Context(), sqlTenant, "acme"); err != nil {
 				return err
 			}
-			_, err := tx.Exec(t.Context(), `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at)
-				VALUES ($1, $2, 'k9', $3, '', now())`, mine.Month(), tenant, [16]byte(mine))
+			_, err := tx.Exec(t.Context(), statement, args...)
 			return err
 		})
 	}
-	require.NoError(t, into("acme"))
-	require.ErrorContains(t, into("globex"), "row-level security")
+	const into = `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at) VALUES ($1, $2, 'k9', $3, '', now())`
+	require.NoError(t, asAcme(into, mine.Month(), "acme", [16]byte(mine)))
+	require.ErrorContains(t, asAcme(into, mine.Month(), "globex", [16]byte(mine)), "row-level security")
+	require.ErrorContains(t, asAcme(`UPDATE jobs SET tenant = 'globex'`), "row-level security")
 
 	// A partition by itself belongs to no tenant, and the decided claims are the pipeline's.
 	leaf := pgx.Identifier{"ledger" + mine.Month().Format("_2006_01")}.Sanitize()
@@ -416,7 +423,7 @@ func TestRolesThatReachAllTenantsAreNamed(t *testing.T) {
 	require.NotContains(t, warned(), otherRole)
 	conn, err := pgx.Connect(t.Context(), own)
 	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), "GRANT SELECT ON imports TO "+otherRole)
+	_, err = conn.Exec(t.Context(), "GRANT SELECT ON jobs TO "+otherRole)
 	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
 	text := warned()
 	require.Equal(t, 1, strings.Count(text, "weir.pipeline"), text)

@@ -1,5 +1,5 @@
 // Package shared holds the methods of the store off the path of decisions and deliveries:
-// dead letters, audit, jobs, imports, reports, revisions, inboxes, rows of check services,
+// dead letters, audit, jobs, reports, revisions, inboxes, rows of check services,
 // positions of sources. Both databases run the same statements, from the .sql files
 // of this package; each implements DB, which binds and runs them.
 //

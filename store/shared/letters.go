@@ -105,6 +105,11 @@ func (s *Store) Offered(ctx context.Context, ids []int64) error {
 	return err
 }
 
+// LettersByKey implements store.Operations.
+func (s *Store) LettersByKey(ctx context.Context, after, last string, limit int) ([]store.DeadLetter, error) {
+	return list(ctx, s, "read dead letters by key", sqlLettersByKey([]byte(after), []byte(last), max(limit, 0)), scanListed)
+}
+
 // Letter implements store.DeadLetters.
 func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) {
 	return one(list(ctx, s, "read dead letter", sqlLetter(id), scanLetter))

@@ -1,5 +1,5 @@
 -- parameters: l *store.DeadLetter, f store.LetterFilter, x store.LetterResolution, id int64, ids, partitions []int64, services []string
--- parameters: stage store.Stage, from, to store.LetterState, now, since time.Time, key, row, seen, payload []byte
+-- parameters: stage store.Stage, from, to store.LetterState, now, since time.Time, key, row, seen, payload, last []byte
 -- parameters: later, laterMax, after int64, most, limit int
 
 -- name: add_letter
@@ -105,3 +105,7 @@ UPDATE dead_letters SET original = coalesce(original, payload), payload = :paylo
 
 -- name: move_letters
 UPDATE dead_letters SET state = :to WHERE id IN {ids} AND state = :from AND state <> 'retrying'
+
+-- name: letters_by_key
+SELECT id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", state, dedup_key, position, attempts, next_try, length(payload), headers
+FROM dead_letters WHERE dedup_key > :key AND dedup_key <= :last ORDER BY dedup_key LIMIT :limit

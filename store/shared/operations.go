@@ -106,20 +106,30 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err
 }
 
 // SaveJob implements store.Jobs.
-func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
-	n, err := s.write(ctx, "save job", sqlSaveJob(&j, now()))
-	if err == nil && n == 0 {
-		err = store.ErrFenced
+func (s *Store) SaveJob(ctx context.Context, j *store.Job, letters ...store.DeadLetter) error {
+	err := s.DB.Write(ctx, "save job", func(t Tx) error {
+		n, err := t.Exec(sqlSaveJob(j, now()))
+		if err == nil && n == 0 {
+			err = store.ErrFenced
+		}
+		if err == nil && len(letters) > 0 {
+			_, err = t.Exec(Letters(letters)...)
+		}
+		return err
+	})
+	if err == nil {
+		j.Epoch++
 	}
 	return err
 }
 
 // ListJobs implements store.Jobs.
-func (s *Store) ListJobs(ctx context.Context, kind string, state store.JobState, limit int) ([]store.Job, error) {
-	return list(ctx, s, "list jobs", sqlListJobs(kind, state, max(limit, 0)), scanJob)
+func (s *Store) ListJobs(ctx context.Context, f store.JobFilter) ([]store.Job, error) {
+	f.Before, f.Limit = cmp.Or(f.Before, math.MaxInt64), max(f.Limit, 0)
+	return list(ctx, s, "list jobs", sqlListJobs(f), scanJob)
 }
 
 func scanJob(row Row) (j store.Job, err error) {
-	err = row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &j.Created, &j.Updated, &j.Epoch)
+	err = row.Scan(&j.ID, &j.Tenant, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &j.Created, &j.Updated, &j.Epoch)
 	return j, err
 }

@@ -26,4 +26,4 @@ DELETE FROM dead_letters WHERE id IN {ids} AND last_at < :before AND state = 'op
 DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE time < :before ORDER BY time LIMIT :limit)
 
 -- name: prune_jobs
-DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state <> 'open' AND updated_at < :before ORDER BY updated_at LIMIT :limit)
+DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE (state <> 'open' OR tenant <> '') AND updated_at < :before ORDER BY updated_at LIMIT :limit)

@@ -148,7 +148,7 @@ func TestCountingAndPruningUseTheIndex(t *testing.T) {
 	plain := &shared.Statements
 	for statement, index := range map[*shared.Statement]string{
 		&plain.CountLetters: "dead_letters_open", &plain.PruneLetters: "dead_letters_last",
-		&plain.PruneAudit: "audit_time", &plain.PruneJobs: "jobs_ended",
+		&plain.PruneAudit: "audit_time", &plain.PruneJobs: "jobs_updated",
 		&plain.RetryingOf: "dead_letters_retrying", &plain.Tombstones: "entities_deleted",
 		&plain.OldOpenLetters: "dead_letters_last", &plain.DropFrames: "frames_written",
 		&plain.Tail: "sqlite_autoindex_frames_1",

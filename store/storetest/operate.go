@@ -3,7 +3,6 @@ package storetest
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,17 +18,17 @@ import (
 type Operated interface {
 	store.Store
 	store.Reports
-	store.Imports
 	store.Ledger
 	store.Attempts
+	store.Operations
 	operate.Store
 	operate.ForgetStore
 }
 
-// RunOperator runs the suite of what operators' commands, checks, imports and
-// reports rely on. open is that of Run.
+// RunOperator runs the suite of what operators' commands, checks and reports
+// rely on. open is that of Run.
 func RunOperator(t *testing.T, open func(t *testing.T) (a, b Operated)) {
-	for _, test := range slices.Concat(operatorTests, reportTests, checkTests, importTests, attemptTests, forgetTests) {
+	for _, test := range slices.Concat(operatorTests, reportTests, checkTests, jobTests, attemptTests, forgetTests) {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := open(t)
 			test.run(t, &operatorFixture{fixture: fixture{T: t, a: a, b: b}, a: a, b: b})
@@ -168,97 +167,5 @@ var operatorTests = []operatorTest{
 		err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
 		require.NoError(t, err)
 		assert.Equal(t, store.LetterReplayed, f.list(store.LetterFilter{})[1].State, "the same replay once more")
-	}},
-	{"a job is opened once and goes on where its cursor is", func(t *testing.T, f *operatorFixture) {
-		wanted := store.Job{Kind: "replay", Key: "k", Parameters: []byte(`{"all":true}`), Total: 10, Actor: "root@host"}
-		first, err := f.a.OpenJob(t.Context(), wanted)
-		require.NoError(t, err)
-		assert.Equal(t, store.JobOpen, first.State)
-		assert.Nil(t, first.Cursor)
-		assert.JSONEq(t, `{"all":true}`, string(first.Parameters))
-		assert.WithinDuration(t, time.Now(), first.Created, time.Minute)
-		first.Cursor, first.Done = []byte("e-5"), 5
-		require.NoError(t, f.a.SaveJob(t.Context(), first))
-
-		other := wanted
-		other.Key = "another"
-		unrelated, err := f.b.OpenJob(t.Context(), other)
-		require.NoError(t, err)
-		assert.NotEqual(t, first.ID, unrelated.ID)
-
-		again, err := f.b.OpenJob(t.Context(), wanted)
-		require.NoError(t, err)
-		assert.Equal(t, first.ID, again.ID)
-		assert.Equal(t, "e-5", string(again.Cursor))
-		assert.EqualValues(t, 5, again.Done)
-		assert.EqualValues(t, 10, again.Total)
-
-		require.ErrorIs(t, f.a.SaveJob(t.Context(), first), store.ErrFenced, "the turn is another's")
-		again.Done, again.State = 10, store.JobDone
-		require.NoError(t, f.b.SaveJob(t.Context(), again))
-		require.ErrorIs(t, f.b.SaveJob(t.Context(), again), store.ErrFenced, "it is finished")
-
-		fresh, err := f.a.OpenJob(t.Context(), wanted)
-		require.NoError(t, err)
-		assert.NotEqual(t, first.ID, fresh.ID)
-		assert.Zero(t, fresh.Done)
-
-		listed, err := f.b.ListJobs(t.Context(), "replay", "", 10)
-		require.NoError(t, err)
-		require.Len(t, listed, 3)
-		assert.Equal(t, fresh.ID, listed[0].ID, "the latest first")
-		listed, err = f.b.ListJobs(t.Context(), "", store.JobDone, 10)
-		require.NoError(t, err)
-		require.Len(t, listed, 1)
-		listed, err = f.b.ListJobs(t.Context(), "import", "", 10)
-		require.NoError(t, err)
-		require.Empty(t, listed)
-	}},
-	{"of callers at the same time one has the turn", func(t *testing.T, f *operatorFixture) {
-		jobs := make([]store.Job, 6)
-		var callers sync.WaitGroup
-		for i := range jobs {
-			s := turn(i, f.a, f.b)
-			callers.Go(func() {
-				var err error
-				jobs[i], err = s.OpenJob(t.Context(), store.Job{Kind: "replay", Key: "k", Actor: fmt.Sprint(i)})
-				assert.NoError(t, err)
-			})
-		}
-		callers.Wait()
-		turns := map[int64]bool{}
-		saved := 0
-		for _, j := range jobs {
-			assert.Equal(t, jobs[0].ID, j.ID)
-			assert.False(t, turns[j.Epoch])
-			turns[j.Epoch] = true
-			if err := f.a.SaveJob(t.Context(), j); err == nil {
-				saved++
-			} else {
-				require.ErrorIs(t, err, store.ErrFenced)
-			}
-		}
-		assert.Equal(t, 1, saved)
-	}},
-	{"I7 finished jobs are pruned, open ones stay", func(t *testing.T, f *operatorFixture) {
-		for _, key := range []string{"done", "open"} {
-			j, err := f.a.OpenJob(t.Context(), store.Job{Kind: "replay", Key: key})
-			require.NoError(t, err)
-			if key == "done" {
-				j.State = store.JobDone
-				require.NoError(t, f.a.SaveJob(t.Context(), j))
-			}
-		}
-		_, err := f.b.Prune(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(-time.Hour))
-		require.NoError(t, err)
-		jobs, err := f.b.ListJobs(t.Context(), "", "", 10)
-		require.NoError(t, err)
-		require.Len(t, jobs, 2)
-		_, err = f.b.Prune(t.Context(), time.Now().Add(time.Hour), time.Now().Add(time.Hour))
-		require.NoError(t, err)
-		jobs, err = f.b.ListJobs(t.Context(), "", "", 10)
-		require.NoError(t, err)
-		require.Len(t, jobs, 1)
-		assert.Equal(t, "open", jobs[0].Key)
 	}},
 }

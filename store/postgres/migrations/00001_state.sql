@@ -246,9 +246,10 @@ END
 $$;
 -- +goose StatementEnd
 
--- Long operations of operators, to be resumed after a kill.
+-- Long operations of operators, and tenants' imports, to be resumed after a kill.
 CREATE TABLE jobs (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant     text COLLATE "C" NOT NULL, -- empty for the operators'
     kind       text        NOT NULL,
     key        text        NOT NULL,
     parameters json        NOT NULL,
@@ -263,8 +264,14 @@ CREATE TABLE jobs (
 );
 
 -- The same work is open once.
-CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
-CREATE INDEX jobs_ended ON jobs (updated_at) WHERE state <> 'open';
+CREATE UNIQUE INDEX jobs_open ON jobs (tenant, kind, key) WHERE state = 'open';
+CREATE INDEX jobs_updated ON jobs (updated_at);
+
+-- A tenant's calls see its own rows, and those of operators; the pipeline's own calls see all.
+ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
+ALTER TABLE jobs FORCE ROW LEVEL SECURITY;
+CREATE POLICY jobs_tenant ON jobs USING (tenant IN ('', current_setting('weir.tenant', true)));
+CREATE POLICY jobs_pipeline ON jobs USING (current_setting('weir.pipeline', true) = 'on');
 
 -- Bounded summaries that all processes add to.
 CREATE TABLE reports (
@@ -378,37 +385,7 @@ CREATE TABLE checks (
     PRIMARY KEY (entity, service)
 ) WITH (fillfactor = 80);
 
--- Imported files, and their positions.
-CREATE TABLE imports (
-    tenant      text COLLATE "C" NOT NULL,
-    id          text COLLATE "C" NOT NULL,              -- a hash of all that identifies the import
-    source      text COLLATE "C" NOT NULL,
-    format      text        NOT NULL,
-    options     text        NOT NULL,
-    file        text        NOT NULL,                   -- the hash of the content
-    name        text        NOT NULL,
-    actor       text        NOT NULL,
-    created_at  timestamptz NOT NULL,
-    updated_at  timestamptz NOT NULL,
-    bytes_done  bigint      NOT NULL DEFAULT 0,
-    rows_done   bigint      NOT NULL DEFAULT 0,
-    accepted    bigint      NOT NULL DEFAULT 0,
-    duplicate   bigint      NOT NULL DEFAULT 0,
-    refused     bigint      NOT NULL DEFAULT 0,
-    state       text        NOT NULL DEFAULT 'incomplete',
-    generation  integer     NOT NULL DEFAULT 0,         -- the newest inbox when it began
-    PRIMARY KEY (tenant, id)
-);
-CREATE INDEX imports_listed ON imports (tenant, created_at, id);
-
--- A tenant's calls see its own rows; the pipeline's own calls see all.
-ALTER TABLE imports        ENABLE ROW LEVEL SECURITY;
-ALTER TABLE imports        FORCE ROW LEVEL SECURITY;
-CREATE POLICY own ON imports        USING (tenant = current_setting('weir.tenant', true));
-CREATE POLICY pipeline ON imports        USING (current_setting('weir.pipeline', true) = 'on');
-
 -- +goose Down
-DROP TABLE imports;
 DROP TABLE checks;
 DROP TABLE deliveries;
 DROP FUNCTION weir_ledger_month(date);

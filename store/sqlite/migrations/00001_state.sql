@@ -228,9 +228,10 @@ SELECT s.name AS service,
        d.version & ((1 << 48) - 1) AS "offset"
 FROM states d JOIN services s ON s.number = d.page * 32 + (d.head & 31);
 
--- Long operations of operators, to be resumed after a kill.
+-- Long operations of operators, and tenants' imports, to be resumed after a kill.
 CREATE TABLE jobs (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant     TEXT    NOT NULL, -- empty for the operators'
     kind       TEXT    NOT NULL,
     key        TEXT    NOT NULL,
     parameters TEXT    NOT NULL,
@@ -245,8 +246,8 @@ CREATE TABLE jobs (
 ) STRICT;
 
 -- The same work is open once.
-CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
-CREATE INDEX jobs_ended ON jobs (updated_at) WHERE state <> 'open';
+CREATE UNIQUE INDEX jobs_open ON jobs (tenant, kind, key) WHERE state = 'open';
+CREATE INDEX jobs_updated ON jobs (updated_at);
 
 -- Bounded summaries that all processes add to.
 CREATE TABLE reports (
@@ -307,31 +308,7 @@ CREATE TABLE checks (
     PRIMARY KEY (entity, service)
 ) STRICT, WITHOUT ROWID;
 
--- Imported files, and their positions.
-CREATE TABLE imports (
-    tenant      TEXT    NOT NULL,
-    id          TEXT    NOT NULL,              -- a hash of all that identifies the import
-    source      TEXT    NOT NULL,
-    format      TEXT    NOT NULL,
-    options     TEXT    NOT NULL,
-    file        TEXT    NOT NULL,              -- the hash of the content
-    name        TEXT    NOT NULL,
-    actor       TEXT    NOT NULL,
-    created_at  INTEGER NOT NULL,
-    updated_at  INTEGER NOT NULL,
-    bytes_done  INTEGER NOT NULL DEFAULT 0,
-    rows_done   INTEGER NOT NULL DEFAULT 0,
-    accepted    INTEGER NOT NULL DEFAULT 0,
-    duplicate   INTEGER NOT NULL DEFAULT 0,
-    refused     INTEGER NOT NULL DEFAULT 0,
-    state       TEXT    NOT NULL DEFAULT 'incomplete',
-    generation  INTEGER NOT NULL DEFAULT 0,    -- the newest inbox when it began
-    PRIMARY KEY (tenant, id)
-) STRICT;
-CREATE INDEX imports_listed ON imports (tenant, created_at, id);
-
 -- +goose Down
-DROP TABLE imports;
 DROP TABLE checks;
 DROP TABLE deliveries;
 DROP TABLE ledger_decided;
@@ -345,7 +322,6 @@ DROP TABLE source_positions;
 DROP TABLE audit;
 DROP TABLE dead_letters;
 DROP TABLE revisions;
-DROP TABLE lost_decisions;
 DROP TABLE inboxes;
 DROP TABLE guarded;
 DROP TABLE guards;

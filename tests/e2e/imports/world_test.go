@@ -96,22 +96,22 @@ func check(p harness.Project, source string) {
 var again = map[string]int{"lab": 0, "orders": 1}
 
 // job reads what weir import --json printed.
-func job(t testing.TB, out string) imports.Job {
+func job(t testing.TB, out string) imports.Import {
 	t.Helper()
-	var j imports.Job
+	var j imports.Import
 	require.NoError(t, json.Unmarshal([]byte(out), &j), out)
 	return j
 }
 
 // jobs lists all imports.
-func jobs(p harness.Project) (all []imports.Job) {
+func jobs(p harness.Project) (all []imports.Import) {
 	p.T.Helper()
 	require.NoError(p.T, json.Unmarshal([]byte(p.Start("import show --json").Ok()), &all))
 	return all
 }
 
 // done is the final state of file's job, after any interruption.
-func done(t testing.TB, j imports.Job) {
+func done(t testing.TB, j imports.Import) {
 	t.Helper()
 	require.Equal(t, "done", j.State)
 	n := int64(again[j.Source])
