@@ -115,11 +115,10 @@ type Ledger interface {
 	// first response stays: it returns, in order, the answers that are stored now.
 	// A claim that is gone keeps the given one.
 	CompleteClaims(ctx context.Context, tenant string, done []Completion) ([]Response, error)
-	// RetainClaims drops the claims of months that ended at least keep ago, prepares what
-	// this and the next month need, and returns how many months were dropped. The time is the store's:
-	// a process whose clock is wrong drops nothing that lives. Any process may call
-	// it at any time. It waits for transactions under way; Retry when that takes
-	// too long.
+	// RetainClaims drops the claims of months that ended at least keep ago, and returns how many
+	// months were dropped. The time is the store's: a process whose clock is wrong drops nothing
+	// that lives. Any process may call it at any time. It waits for transactions under way; Retry
+	// when that takes too long.
 	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
 	// LedgerStats reads them over all tenants.
 	LedgerStats(ctx context.Context) (LedgerStats, error)

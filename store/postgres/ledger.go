@@ -19,7 +19,7 @@ import (
 // The ledger is partitioned by month, and a unique index holds within one
 // partition. What makes a key unique beyond it:
 //
-//   - New claims go to the newest month that is open (ledger_months.open), and to
+//   - New claims go to the newest month that has a partition, the open one, and to
 //     no other. Who writes there holds ledgerLock, shared, from before it reads
 //     which month that is until its transaction ends. A month is opened under the
 //     same lock, exclusively: so no transaction that writes to an earlier month
@@ -54,7 +54,7 @@ const (
 	// The open month, and the time of new rows in it: a clock that went back
 	// behind its beginning does not count.
 	openMonth = `(SELECT month, greatest(now(), month::timestamp AT TIME ZONE 'UTC') AS made
- FROM ledger_months WHERE open ORDER BY month DESC LIMIT 1)`
+ FROM ledger_months ORDER BY month DESC LIMIT 1)`
 	// A UUIDv7: 48 bits of milliseconds, the rest from k.random.
 	newClaimID = `encode(substring(int8send(floor(extract(epoch FROM t.made) * 1000)::int8) FROM 3) || k.random, 'hex')::uuid`
 	expired    = `now() - $2::int8 * interval '1 microsecond'`
@@ -62,7 +62,7 @@ const (
 	// A claim without a row under a lost inbox is older, see ClaimRow.Lost.
 	newestInbox = `(SELECT coalesce(max(generation), 0) FROM inboxes)`
 
-	sqlLedgerNow = `SELECT now(), coalesce((SELECT max(month) FROM ledger_months WHERE open), '0001-01-01')`
+	sqlLedgerNow = `SELECT now(), coalesce((SELECT max(month) FROM ledger_months), '0001-01-01')`
 
 	sqlInsertClaims = `
 INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, generation)
@@ -103,10 +103,9 @@ WHERE l.tenant || '' = $1 AND (l.status <> k.status OR l.body <> k.body)`
 
 	// Few are counted; of many the server's estimate is taken.
 	sqlLedgerMonths = `
-SELECT m.month, CASE WHEN few.n < $1 THEN few.n ELSE greatest(few.n, c.reltuples::int8, pg_stat_get_live_tuples(c.oid)) END
+SELECT m.month, CASE WHEN few.n < $1 THEN few.n ELSE greatest(few.n, m.reltuples::int8, pg_stat_get_live_tuples(m.oid)) END
 FROM ledger_months m
 CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM ledger l WHERE l.month = m.month LIMIT $1) AS one) AS few
-JOIN pg_class c ON c.oid = to_regclass('ledger' || to_char(m.month, '_YYYY_MM'))
 ORDER BY m.month`
 
 	sqlKnownDecided = `SELECT d.id FROM unnest($1::uuid[]) AS k(id) JOIN ledger_decided d ON d.id = k.id`
@@ -331,7 +330,6 @@ func (s *Store) openLedgerMonth(ctx context.Context) error {
 	return s.inOneTrip(ctx, "open a month of the ledger", func(b *pgx.Batch) {
 		b.Queue(sqlLedgerExclusive)
 		b.Queue(`SELECT weir_ledger_month(` + thisMonth + `)`)
-		b.Queue(`UPDATE ledger_months SET open = true WHERE month = ` + thisMonth)
 	})
 }
 

@@ -26,8 +26,8 @@ func (s *Store) RetainClaims(ctx context.Context, keep time.Duration) (dropped i
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
-		names, err := list(ctx, tx, scanValue[string], `DELETE FROM ledger_months WHERE (month + interval '1 month') AT TIME ZONE 'UTC' <= now() - $1::int8 * interval '1 microsecond'
-RETURNING to_char(month, '_YYYY_MM')`, keep.Microseconds())
+		names, err := list(ctx, tx, scanValue[string], `SELECT to_char(month, '_YYYY_MM') FROM ledger_months
+WHERE (month + interval '1 month') AT TIME ZONE 'UTC' <= now() - $1::int8 * interval '1 microsecond'`, keep.Microseconds())
 		if err != nil {
 			return err
 		}
@@ -39,8 +39,7 @@ RETURNING to_char(month, '_YYYY_MM')`, keep.Microseconds())
 			}
 			dropped++
 		}
-		_, err = tx.Exec(ctx, `SELECT weir_ledger_month(`+thisMonth+`), weir_ledger_month((`+thisMonth+` + interval '1 month')::date)`)
-		return err
+		return nil
 	})
 	if err != nil {
 		return 0, err
