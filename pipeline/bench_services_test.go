@@ -16,7 +16,7 @@ func BenchmarkManyServices(b *testing.B) {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
 			dir := b.TempDir()
 			w := embeddedWorld(b, dir)
-			w.main = "limits: {memory: 512MiB}\nsources:\n  registry:\n    http: {}" + benchSource
+			w.main = "sources:\n  registry:\n    http: {}" + benchSource
 			began := usedCPU(b)
 			start := time.Now()
 			l := startLoad(b, dir, w, newStream(few, 300, services), push, nil)

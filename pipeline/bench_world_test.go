@@ -42,6 +42,7 @@ const benchSource = `
     payload: data
     strip: [updated_at]
 customers: ["customers/*.yaml"]
+limits: {memory: 512MiB}
 admin: {listen: "off"}
 api: {listen: "127.0.0.1:0"}
 log: {level: warn}
