@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -110,12 +112,19 @@ func epochOf(sequence string) string {
 	return epoch
 }
 
-// write adds the changes of the batch to its outcome; partition returns one by its number.
+// write adds the changes of the batch to its outcome, with all floors of their partitions; partition
+// returns one by its number.
 func (h *hearing) write(out *store.Outcome, partition func(int32) store.Partition) {
-	for at, f := range h.now {
-		if f.moved {
-			f.Partition = partition(at.partition)
-			out.Floors = append(out.Floors, f.Floor)
+	for number, o := range h.owners {
+		floors, moved := maps.Clone(o.floors), false
+		for at, f := range h.now {
+			if at.partition == number && f.moved {
+				f.Partition = partition(number)
+				floors[at.log], moved = f.Floor, true
+			}
+		}
+		if moved {
+			out.Floors = slices.AppendSeq(out.Floors, maps.Values(floors))
 		}
 	}
 	out.Barriers = h.barriers

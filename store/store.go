@@ -259,7 +259,7 @@ type Outcome struct {
 	// then known by its id. ErrFenced when another decision was first. They are
 	// known for as long as claims are that are made now.
 	Claims []Decided
-	// Floors are inserted or replaced; of the partitions of Moves alone.
+	// Floors replace those of their partitions, which are of Moves alone: all floors of each.
 	Floors []Floor
 	// Barriers are sessions whose numbers were decided. A log whose row has a lower number, or the
 	// same with another name, is one of a restored store: its row gets this session, and is torn.

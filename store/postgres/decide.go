@@ -124,11 +124,11 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 		return err
 	})
 	var floors []store.Floor
-	readFloors := shared.ReadFloors("")
+	readFloors := shared.ReadFloors()
 	b.Queue(readFloors.Postgres, readFloors.Args...).Query(func(rows pgx.Rows) error {
 		return eachRow(rows, func(row shared.Row) error {
-			f, err := shared.ScanFloor(row)
-			floors = append(floors, f)
+			of, err := shared.ScanFloors(row)
+			floors = append(floors, of...)
 			return err
 		})
 	})

@@ -1,5 +1,5 @@
--- parameters: kind, name, topic, topicID, source, identity, log string, fingerprint, token, body []byte, names []string
--- parameters: p store.SourcePosition, l, old store.SourceLog, s change.Session, f store.Floor, r store.Revision, i *store.Inbox, noted store.Noted
+-- parameters: kind, name, topic, topicID, source, identity, log, floors string, fingerprint, token, body []byte, names []string
+-- parameters: p store.SourcePosition, l, old store.SourceLog, s change.Session, at store.Partition, r store.Revision, i *store.Inbox, noted store.Noted
 -- parameters: of store.Partition, generation, from, to uint16, partition int32, next, end int64, now, before time.Time, limit int
 
 -- name: active_revision
@@ -86,30 +86,28 @@ ON CONFLICT (source, identity) DO UPDATE SET next_offset = excluded.next_offset,
 WHERE source_positions.next_offset <= excluded.next_offset
 
 -- name: source_log
-SELECT number, name, version, torn, state FROM source_logs WHERE log = :log
+-- The row of a log is the position of its source without an identity.
+SELECT number, name, next_offset, torn, state FROM source_positions WHERE source = :log AND identity = ''
 
 -- name: insert_source_log
-INSERT INTO source_logs (log, number, name, version, torn, state) VALUES (:l.Log, :l.Number, :l.Name, 1, CASE WHEN :l.Torn THEN 1 ELSE 0 END, :l.State)
-ON CONFLICT (log) DO NOTHING
+INSERT INTO source_positions (source, identity, next_offset, state, number, name, torn)
+VALUES (:l.Log, '', 1, :l.State, :l.Number, :l.Name, CASE WHEN :l.Torn THEN 1 ELSE 0 END)
+ON CONFLICT (source, identity) DO NOTHING
 
 -- name: update_source_log
-UPDATE source_logs SET number = :l.Number, name = :l.Name, version = version + 1, torn = CASE WHEN :l.Torn THEN 1 ELSE 0 END, state = :l.State
-WHERE log = :l.Log AND number = :old.Number AND name = :old.Name AND version = :old.Version
+UPDATE source_positions SET number = :l.Number, name = :l.Name, next_offset = next_offset + 1, torn = CASE WHEN :l.Torn THEN 1 ELSE 0 END, state = :l.State
+WHERE source = :l.Log AND identity = '' AND number = :old.Number AND name = :old.Name AND next_offset = :old.Version
 
 -- name: tear_source_log
-INSERT INTO source_logs (log, number, name, version, torn) VALUES (:s.Log, :s.Number, :s.Name, 1, 1)
-ON CONFLICT (log) DO UPDATE SET number = excluded.number, name = excluded.name, version = source_logs.version + 1, torn = 1
-WHERE source_logs.number < excluded.number OR source_logs.number = excluded.number AND source_logs.name <> excluded.name
+INSERT INTO source_positions (source, identity, next_offset, number, name, torn) VALUES (:s.Log, '', 1, :s.Number, :s.Name, 1)
+ON CONFLICT (source, identity) DO UPDATE SET number = excluded.number, name = excluded.name, next_offset = source_positions.next_offset + 1, torn = 1
+WHERE source_positions.number < excluded.number OR source_positions.number = excluded.number AND source_positions.name <> excluded.name
 
--- name: source_floors
-SELECT generation, partition, log, number, name, sequence, next_offset FROM source_floors
-WHERE CAST(:log AS text) = '' OR log = :log ORDER BY log, generation, partition
+-- name: floors
+SELECT floors FROM watermarks WHERE floors <> '[]' ORDER BY generation, partition
 
--- name: put_source_floor
-INSERT INTO source_floors (generation, partition, log, number, name, sequence, next_offset)
-VALUES (:f.Partition.Generation, :f.Partition.Number, :f.Log, :f.Number, :f.Name, :f.Sequence, :f.Offset)
-ON CONFLICT (log, generation, partition) DO UPDATE
-SET number = excluded.number, name = excluded.name, sequence = excluded.sequence, next_offset = excluded.next_offset
+-- name: put_floors
+UPDATE watermarks SET floors = :floors WHERE partition = :at.Number AND generation = :at.Generation
 
 -- name: open_report
 -- Keeps the row locked until the transaction ends.

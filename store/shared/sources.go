@@ -2,6 +2,7 @@ package shared
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -43,15 +44,20 @@ func (s *Store) SwapSourceLog(ctx context.Context, old, next store.SourceLog, po
 
 // Floors implements store.SourceLogs.
 func (s *Store) Floors(ctx context.Context, log string) ([]store.Floor, error) {
-	return list(ctx, s, "read source floors", ReadFloors(log), ScanFloor)
+	of, err := list(ctx, s, "read floors", ReadFloors(), ScanFloors)
+	return slices.DeleteFunc(slices.Concat(of...), func(f store.Floor) bool { return log != "" && f.Log != log }), err
 }
 
-// ReadFloors reads the floors of a log; empty: of all. ScanFloor scans each.
-func ReadFloors(log string) Call { return sqlSourceFloors(log) }
+// ReadFloors reads the floors of all partitions. ScanFloors scans those of one.
+func ReadFloors() Call { return sqlFloors() }
 
-// ScanFloor scans a row of ReadFloors.
-func ScanFloor(row Row) (f store.Floor, err error) {
-	return f, row.Scan(&f.Partition.Generation, &f.Partition.Number, &f.Log, &f.Number, &f.Name, &f.Sequence, &f.Offset)
+// ScanFloors scans a row of ReadFloors.
+func ScanFloors(row Row) (floors []store.Floor, err error) {
+	var text string
+	if err := row.Scan(&text); err != nil {
+		return nil, err
+	}
+	return floors, json.Unmarshal([]byte(text), &floors)
 }
 
 // Heard are the writes of an outcome about logs, in one order for all processes.
@@ -61,8 +67,13 @@ func Heard(out store.Outcome) []Call {
 	for _, b := range barriers {
 		calls = append(calls, sqlTearSourceLog(b))
 	}
+	floors := map[store.Partition][]store.Floor{}
 	for _, f := range out.Floors {
-		calls = append(calls, sqlPutSourceFloor(f))
+		floors[f.Partition] = append(floors[f.Partition], f)
+	}
+	for p, all := range floors {
+		text, _ := json.Marshal(all) // texts and numbers always have a JSON form
+		calls = append(calls, sqlPutFloors(string(text), p))
 	}
 	return calls
 }

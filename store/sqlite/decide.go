@@ -78,9 +78,9 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 			})
 		}
 		if err == nil {
-			err = t.Query(shared.ReadFloors(""), func(row shared.Row) error {
-				f, err := shared.ScanFloor(row)
-				floors = append(floors, f)
+			err = t.Query(shared.ReadFloors(), func(row shared.Row) error {
+				of, err := shared.ScanFloors(row)
+				floors = append(floors, of...)
 				return err
 			})
 		}

@@ -54,6 +54,7 @@ CREATE TABLE watermarks (
     -- In that session, decisions from next_offset up to here may have been made once and lost in a
     -- restore; the highest number is an end that is not known yet.
     doubt       bigint  NOT NULL,
+    floors      text    NOT NULL DEFAULT '[]', -- of logs: store.Floor as JSON
     PRIMARY KEY (partition, generation)
 ) WITH (fillfactor = 50);
 
@@ -178,34 +179,17 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_time ON audit (time);
 
+-- How far sources were read. Of a log that one session at a time reads, as a replication slot, the
+-- row without an identity has the newest session.
 CREATE TABLE source_positions (
-    source      text   NOT NULL,
-    identity    text   NOT NULL,
-    next_offset bigint NOT NULL,
+    source      text COLLATE "C" NOT NULL,
+    identity    text COLLATE "C" NOT NULL,
+    next_offset bigint  NOT NULL, -- of a log: grows with each write
     state       bytea,
+    number      bigint  NOT NULL DEFAULT 0,  -- of the session
+    name        text    NOT NULL DEFAULT '',
+    torn        integer NOT NULL DEFAULT 0,  -- 1: a restored store had lost a session's number
     PRIMARY KEY (source, identity)
-);
-
--- Logs that one session at a time reads, as a replication slot.
-CREATE TABLE source_logs (
-    log     text COLLATE "C" PRIMARY KEY,
-    number  bigint  NOT NULL, -- of the newest session
-    name    text    NOT NULL,
-    version bigint  NOT NULL, -- grows with each write
-    torn    integer NOT NULL, -- 1: a restored store had lost a session's number
-    state   bytea
-) WITH (fillfactor = 50);
-
--- The session of a log that a partition of the inbox hears, and the highest place that it heard.
-CREATE TABLE source_floors (
-    log         text COLLATE "C" NOT NULL,
-    generation  integer NOT NULL,
-    partition   integer NOT NULL,
-    number      bigint  NOT NULL,
-    name        text    NOT NULL,
-    sequence    text    NOT NULL,
-    next_offset bigint  NOT NULL,
-    PRIMARY KEY (log, generation, partition)
 ) WITH (fillfactor = 50);
 
 -- Takes a page of dam states apart. Each has 45 bytes: in one the number of the service in the page
@@ -393,4 +377,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_floors, source_logs, source_positions, audit, dead_letters, revisions, inboxes, guarded, guards, progress_marks, progress, frames, watermarks, dam, services, entities;
+DROP TABLE source_positions, audit, dead_letters, revisions, inboxes, guarded, guards, progress_marks, progress, frames, watermarks, dam, services, entities;

@@ -38,6 +38,7 @@ CREATE TABLE watermarks (
     -- In that session, decisions from next_offset up to here may have been made once and lost in a
     -- restore; the highest number is an end that is not known yet.
     doubt       INTEGER NOT NULL,
+    floors      TEXT    NOT NULL DEFAULT '[]', -- of logs: store.Floor as JSON
     PRIMARY KEY (partition, generation)
 ) STRICT, WITHOUT ROWID;
 
@@ -173,34 +174,17 @@ CREATE TABLE audit (
 ) STRICT;
 CREATE INDEX audit_time ON audit (time);
 
+-- How far sources were read. Of a log that one session at a time reads, as a replication slot, the
+-- row without an identity has the newest session.
 CREATE TABLE source_positions (
     source      TEXT    NOT NULL,
     identity    TEXT    NOT NULL,
-    next_offset INTEGER NOT NULL,
+    next_offset INTEGER NOT NULL, -- of a log: grows with each write
     state       BLOB,
+    number      INTEGER NOT NULL DEFAULT 0,  -- of the session
+    name        TEXT    NOT NULL DEFAULT '',
+    torn        INTEGER NOT NULL DEFAULT 0,  -- 1: a restored store had lost a session's number
     PRIMARY KEY (source, identity)
-) STRICT, WITHOUT ROWID;
-
--- Logs that one session at a time reads, as a replication slot.
-CREATE TABLE source_logs (
-    log     TEXT PRIMARY KEY NOT NULL,
-    number  INTEGER NOT NULL, -- of the newest session
-    name    TEXT    NOT NULL,
-    version INTEGER NOT NULL, -- grows with each write
-    torn    INTEGER NOT NULL, -- 1: a restored store had lost a session's number
-    state   BLOB
-) STRICT, WITHOUT ROWID;
-
--- The session of a log that a partition of the inbox hears, and the highest place that it heard.
-CREATE TABLE source_floors (
-    log         TEXT    NOT NULL,
-    generation  INTEGER NOT NULL,
-    partition   INTEGER NOT NULL,
-    number      INTEGER NOT NULL,
-    name        TEXT    NOT NULL,
-    sequence    TEXT    NOT NULL,
-    next_offset INTEGER NOT NULL,
-    PRIMARY KEY (log, generation, partition)
 ) STRICT, WITHOUT ROWID;
 
 -- The dam for people. A state has 45 bytes: in one the number of the service in the page (31), the kind of
@@ -316,8 +300,6 @@ DROP TABLE ledger;
 DROP TABLE reports;
 DROP TABLE jobs;
 DROP VIEW dam_rows;
-DROP TABLE source_floors;
-DROP TABLE source_logs;
 DROP TABLE source_positions;
 DROP TABLE audit;
 DROP TABLE dead_letters;
