@@ -64,8 +64,11 @@ func (l *Log) place(partition int32, offset int64) int64 {
 func offsetOf(place int64) int64 { return place & (1<<offsetBits - 1) }
 
 const (
-	sqlFindLog = `SELECT number, id, partitions FROM logs WHERE name = ?`
-	sqlMakeLog = `INSERT INTO logs (number, name, id, partitions) VALUES ((SELECT coalesce(max(number), 0) + 1 FROM logs), ?, ?, ?)`
+	// The rows of logs, of which there are up to 7, are in a log with number 0.
+	sqlFindLog = `SELECT place, body ->> 'id', body ->> 'partitions' FROM log_frames WHERE place < 8 AND body ->> 'name' = ?`
+	sqlMakeLog = `
+INSERT INTO log_frames (place, records, time, checksum, form, body)
+SELECT coalesce(max(place), 0) + 1, 0, 0, 0, 0, jsonb_object('name', ?, 'id', ?, 'partitions', ?) FROM log_frames WHERE place < 8`
 
 	sqlAppend    = `INSERT INTO log_frames (place, records, time, checksum, form, body) VALUES (?, ?, ?, ?, ?, ?)`
 	sqlLastFrame = `SELECT place, records FROM log_frames WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1`

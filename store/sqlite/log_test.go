@@ -215,9 +215,9 @@ func TestDiskFullAmongWritesThatWaitTogether(t *testing.T) {
 // A damaged row is not handed out: its reader gets an error.
 func TestDamagedRow(t *testing.T) {
 	for name, change := range map[string]string{
-		"a bit of the body": `UPDATE log_frames SET body = x'6f6f66'`,
-		"the count":         `UPDATE log_frames SET records = 2`,
-		"the place":         `UPDATE log_frames SET place = place + 1`,
+		"a bit of the body": `UPDATE log_frames SET body = x'6f6f66' WHERE place > 7`,
+		"the count":         `UPDATE log_frames SET records = 2 WHERE place > 7`,
+		"the place":         `UPDATE log_frames SET place = place + 1 WHERE place > 7`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := migrated(t)

@@ -53,15 +53,8 @@ CREATE TABLE frames (
 ) STRICT;
 CREATE INDEX frames_written ON frames (written);
 
--- The logs, where no brokers are configured: the inbox.
-CREATE TABLE logs (
-    number     INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 7),
-    name       TEXT    NOT NULL UNIQUE,
-    id         TEXT    NOT NULL, -- of this log: one that is made anew has another one
-    partitions INTEGER NOT NULL
-) STRICT;
-
--- What one write appended to a partition of a log.
+-- The logs, where no brokers are configured: the inbox. A row is what one write appended to a
+-- partition. The log with number n itself is row n: its name, id and partitions as JSONB.
 CREATE TABLE log_frames (
     place    INTEGER PRIMARY KEY, -- log << 59 | partition << 44 | offset of the first record
     records  INTEGER NOT NULL,
@@ -310,7 +303,6 @@ DROP TABLE guards;
 DROP TABLE progress_marks;
 DROP TABLE progress;
 DROP TABLE log_frames;
-DROP TABLE logs;
 DROP TABLE frames;
 DROP TABLE watermarks;
 DROP TABLE dam;
