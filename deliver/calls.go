@@ -64,8 +64,7 @@ func (c *calls) addLetters(work, stop context.Context, letters []store.DeadLette
 // malformed makes a dead letter of a frame that cannot be read.
 func (c *calls) malformed(partition int32, to change.Version, body []byte, err error) store.DeadLetter {
 	c.opt.Metrics.malformed.Inc()
-	return store.DeadLetter{
-		Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
-		Part: partition, Version: to, Payload: body, DedupKey: fmt.Sprintf("deliver/changes/%d/%s", partition, to),
-	}
+	l := unreadable(partition, to, fmt.Sprintf("changes/%d/%s", partition, to), err)
+	l.Payload = body
+	return l
 }

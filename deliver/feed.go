@@ -1,88 +1,16 @@
 package deliver
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
-	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
-
-const (
-	// pageBytes and pageFrames bound what one message has of the log.
-	pageBytes, pageFrames = 1 << 20, 32
-	// feedTick is how often a partition is looked at without a signal.
-	feedTick = time.Second
-	// recentShare is the part of the memory for frames that were just decided.
-	recentShare = 4
-)
-
-// recent are the newest frames of a partition, as they were decided. Dropping some costs a read of the
-// store.
-type recent struct {
-	frames []recentFrame // each follows the one before it
-	bytes  int64
-}
-
-type recentFrame struct {
-	prev, to change.Version
-	body     []byte
-}
-
-// add adds a frame and drops the oldest beyond a bound.
-func (r *recent) add(f recentFrame, most int64) {
-	if n := len(r.frames); n > 0 && f.prev != r.frames[n-1].to {
-		r.drop(n)
-	}
-	r.frames, r.bytes = append(r.frames, f), r.bytes+int64(len(f.body))
-	for r.bytes > most && len(r.frames) > 1 {
-		r.drop(1)
-	}
-}
-
-// drop drops the oldest frames.
-func (r *recent) drop(n int) {
-	for i := range r.frames[:n] {
-		r.bytes -= int64(len(r.frames[i].body))
-		r.frames[i] = recentFrame{}
-	}
-	r.frames = r.frames[n:]
-}
-
-// forget drops the frames that end at or below a position.
-func (r *recent) forget(below change.Version) {
-	n := 0
-	for n < len(r.frames) && r.frames[n].to <= below {
-		n++
-	}
-	r.drop(n)
-}
-
-// from returns frames that follow a position.
-func (r *recent) from(after change.Version) (frames []transport.Received) {
-	size := 0
-	for i := range r.frames {
-		f := &r.frames[i]
-		if len(frames) == 0 && f.prev > after {
-			return nil
-		}
-		if f.to <= after {
-			continue
-		}
-		if size += len(f.body); len(frames) > 0 && size > pageBytes || len(frames) == pageFrames {
-			break
-		}
-		frames = append(frames, transport.Received{Value: f.body, Offset: int64(f.to)})
-	}
-	return frames
-}
 
 // HandOver takes a frame that was just committed. Frames of one partition come in their order. It does not block.
 func (s *Stage) HandOver(f *store.Frame) {
@@ -117,112 +45,6 @@ func (s *Stage) Ends(partition int32, to change.Version) {
 
 // Subscriber returns the changes log as a router takes it: Handle gets its messages.
 func (s *Stage) Subscriber() message.Subscriber { return s.subscription.Subscriber() }
-
-// feed hands the log of a partition out until it is revoked, one message at a time: from memory where
-// that has it, else from the store.
-func (p *partition) feed() {
-	s := p.s
-	select {
-	case <-s.subscribed:
-	case <-p.ctx.Done():
-		return
-	}
-	lane, ok := s.subscription.Join()
-	if !ok {
-		return
-	}
-	defer lane.Leave()
-	ctx, cancel := context.WithCancel(lane.Context())
-	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
-	for ctx.Err() == nil && lane.Stopping().Err() == nil {
-		var after, end change.Version
-		var records []transport.Received
-		found, bytes := false, pageBytes
-		s.step(func() {
-			end = p.End()
-			if after, found = p.Next(); found && p.Looked() {
-				records = p.recent.from(after)
-			}
-			if p.Few(after) {
-				bytes = 1
-			}
-		})
-		if !found {
-			select {
-			case <-p.wakeUp:
-			case <-time.After(feedTick):
-			case <-lane.Stopping().Done():
-			case <-ctx.Done():
-			}
-			continue
-		}
-		if len(records) == 0 {
-			var err error
-			if records, err = p.look(ctx, after, end, bytes); err != nil {
-				if ctx.Err() == nil && !errors.Is(err, errRevoked) {
-					s.log.Debug("the log cannot be read; retrying", "event", "delivery.log_unread", "partition", p.Number, "error", err)
-				}
-				wait.Sleep(ctx, 200*time.Millisecond)
-				continue
-			}
-		}
-		if len(records) > 0 && !lane.HandOut(ctx, transport.NewFrame(s.opt.Feed.Topic, "", p.Number, p.assignment, records)) {
-			return
-		}
-	}
-}
-
-// look reads a page of the log in the store behind a position, where it is known to end at end or later. What
-// it has not is lost.
-func (p *partition) look(ctx context.Context, after, end change.Version, bytes int) ([]transport.Received, error) {
-	s := p.s
-	tail, err := s.opt.Store.Frames(ctx, p.Number, after, bytes)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.checkOwner(tail.Owner); err != nil {
-		return nil, err
-	}
-	if tail.LastTo < end {
-		return nil, errWentBack // its decider takes over again, or the next swap fails
-	}
-	from := tail.LastTo // of the first frame
-	if len(tail.Frames) > 0 {
-		first := tail.Frames[0]
-		header, err := change.ParseFrameHeader(first.Body)
-		if err == nil {
-			from = header.Prev
-		} else {
-			from, tail.Frames = first.To, nil
-			if err := s.addLetters(ctx, s.ctx, []store.DeadLetter{s.malformed(p.Number, from, first.Body, err)}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	s.step(func() { p.Look(after, from, tail.LastTo) })
-	records := make([]transport.Received, len(tail.Frames))
-	for i, f := range tail.Frames {
-		records[i] = transport.Received{Value: f.Body, Offset: int64(f.To), Redelivered: true}
-	}
-	return records, nil
-}
-
-// checkOwner compares the owner of a partition in the store, as of the moment when changes were read.
-// Without that a former owner could write a change that came after the takeover: see attempt.leaveKnown.
-func (p *partition) checkOwner(owner store.Token) error {
-	s := p.s
-	s.mu.Lock()
-	owned, revoked := p.Owned(owner), p.Revoked()
-	s.mu.Unlock()
-	switch {
-	case owned:
-		return nil
-	case !revoked:
-		s.onProgressLost([]*partition{p})
-	}
-	return errRevoked
-}
 
 // Handle is the router's handler: it returns nil when the frames of a message are handed to the services
 // that can take them. Its error wraps store.ErrSuperseded if a newer configuration decided a frame;

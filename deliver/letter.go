@@ -68,6 +68,13 @@ func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	return c, nil
 }
 
+// unreadable makes a dead letter of what cannot be read.
+func unreadable(part int32, at change.Version, key string, err error) store.DeadLetter {
+	return store.DeadLetter{
+		Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen, Part: part, Version: at, DedupKey: "deliver/" + key,
+	}
+}
+
 // codeRetrying is the code of rows that are tried again.
 const codeRetrying = "retrying"
 

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/servicelabel"
 )
 
@@ -34,6 +35,12 @@ const (
 	OutcomeParked    = "parked"    // failed alone: waits for another attempt, apart from the others
 	OutcomeDead      = "dead"
 )
+
+// outcomes of core, as deliver counts them.
+var outcomes = map[core.Outcome]string{
+	core.Delivered: OutcomeDelivered, core.Skipped: OutcomeSkipped, core.Coalesced: OutcomeCoalesced,
+	core.Overtaken: OutcomeOvertaken, core.Discarded: OutcomeDiscarded, core.Redecided: OutcomeRedecided, core.Dead: OutcomeDead,
+}
 
 // NewMetrics registers them with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {

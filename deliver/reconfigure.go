@@ -1,7 +1,6 @@
 package deliver
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -67,13 +66,6 @@ func (s *Stage) Reconfigure(ctx context.Context, r Reconfiguration) error {
 	}
 }
 
-// list sets the workers, in the order of their numbers; part of step. Readers without the mutex
-// keep the list that they have.
-func (s *Stage) list(workers []*worker) {
-	slices.SortFunc(workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
-	s.workers = workers
-}
-
 // join begins a service, with its retrying changes; part of step.
 func (s *Stage) join(w *worker, rows map[any][]*core.Item) {
 	s.list(append(slices.Clone(s.workers), w))
@@ -110,13 +102,4 @@ func (s *Stage) replace(old *worker, added []*worker) {
 			}
 		}
 	}
-}
-
-// begin runs a worker; part of step.
-func (s *Stage) begin(w *worker) {
-	w.ctx, w.cancel = context.WithCancel(s.ctx)
-	if !s.started { // Run begins it
-		return
-	}
-	s.delivering.Go(func() { w.run(w.ctx) })
 }

@@ -78,7 +78,7 @@ func New(opt Options) *Stage {
 		s.flow.Add(w.queue)
 	}
 	s.revision.Store(opt.Revision)
-	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
+	s.list(s.workers)
 	return s
 }
 
@@ -125,6 +125,22 @@ func (s *Stage) Run(ctx context.Context) error {
 	s.running.Wait()
 	s.delivering.Wait() // those that a reconfiguration began meanwhile
 	return err
+}
+
+// list sets the workers, in the order of their numbers; part of step. Readers without the mutex
+// keep the list that they have.
+func (s *Stage) list(workers []*worker) {
+	slices.SortFunc(workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
+	s.workers = workers
+}
+
+// begin runs a worker; part of step.
+func (s *Stage) begin(w *worker) {
+	w.ctx, w.cancel = context.WithCancel(s.ctx)
+	if !s.started { // Run begins it
+		return
+	}
+	s.delivering.Go(func() { w.run(w.ctx) })
 }
 
 // step runs do, which may change the flow, and applies its signals.
@@ -208,6 +224,39 @@ func (s *Stage) Assigned(ctx context.Context, partitions []int32) (err error) {
 		}
 	})
 	return err
+}
+
+// newPartition assigns a partition; part of step.
+func (s *Stage) newPartition(row *store.Progress) *partition {
+	p := &partition{s: s, Partition: s.flow.Assign(row), assignment: transport.NextAssignment(), wakeUp: make(chan struct{}, 1)}
+	p.prove()
+	p.ctx, p.cancel = context.WithCancel(s.ctx)
+	s.parts[p.Number] = p
+	s.restoreRows(p, row.Retrying)
+	return p
+}
+
+// restoreRows hands the rows of a partition to its services; the rows of a service that is not
+// configured become letters. Part of step.
+func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
+	by := map[string][]store.DeadLetter{}
+	for i := range rows {
+		by[rows[i].Service] = append(by[rows[i].Service], rows[i])
+	}
+	for _, w := range s.workers {
+		of := by[w.opt.Name]
+		delete(by, w.opt.Name)
+		w.arrived = append(w.arrived, arrival{p.Partition, restored(p.Partition, of)})
+		w.parked += len(of)
+		if len(of) > 0 {
+			wait.Offer(w.wakeUp, struct{}{})
+		}
+	}
+	for _, of := range by {
+		for _, l := range of {
+			abandon(p.Partition, l, l.DedupKey)
+		}
+	}
 }
 
 // Revoked ends the work for partitions, and saves their progress if the store answers soon.
@@ -315,4 +364,34 @@ func (s *Stage) Probe(service string) bool {
 		}
 	}
 	return false
+}
+
+// Owner is the listener of the inbox: who owns a partition decides and delivers it.
+type Owner struct {
+	Decider interface {
+		transport.PartitionListener
+		// Owned returns partitions of the inbox and those of larger inboxes before that belong to them.
+		Owned(partitions []int32) []int32
+	}
+	Stage *Stage // nil: it decides only
+}
+
+// Assigned implements transport.PartitionListener.
+func (o Owner) Assigned(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {
+	starts, err := o.Decider.Assigned(ctx, topic, partitions)
+	if err == nil && o.Stage != nil {
+		if err = o.Stage.Assigned(ctx, o.Decider.Owned(partitions)); err != nil {
+			o.Decider.Revoked(topic, partitions)
+		}
+	}
+	return starts, err
+}
+
+// Revoked implements transport.PartitionListener.
+func (o Owner) Revoked(topic string, partitions []int32) {
+	all := o.Decider.Owned(partitions)
+	o.Decider.Revoked(topic, partitions)
+	if o.Stage != nil {
+		o.Stage.Revoked(all)
+	}
 }

@@ -250,11 +250,9 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 		first := len(all)
 		for c, err := range sl.Changes.All(w.opt.Name) {
 			if err != nil {
-				letters = append(letters, store.DeadLetter{
-					Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
-					Service: w.opt.Name, Part: sl.Lane.Partition.Number, Offset: sl.Frame.From.Offset(), Version: sl.Frame.From,
-					DedupKey: "deliver/" + w.opt.Name + "/" + sl.Frame.From.String() + "/" + sl.Frame.To.String(),
-				})
+				l := unreadable(sl.Lane.Partition.Number, sl.Frame.From, w.opt.Name+"/"+sl.Frame.From.String()+"/"+sl.Frame.To.String(), err)
+				l.Service, l.Offset = w.opt.Name, sl.Frame.From.Offset()
+				letters = append(letters, l)
 				break
 			}
 			if c.Position() < sl.SkipBelow {
@@ -311,12 +309,6 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 		w.core.Add(i)
 	}
 	return nil
-}
-
-// outcomes of core, as deliver counts them.
-var outcomes = map[core.Outcome]string{
-	core.Delivered: OutcomeDelivered, core.Skipped: OutcomeSkipped, core.Coalesced: OutcomeCoalesced,
-	core.Overtaken: OutcomeOvertaken, core.Discarded: OutcomeDiscarded, core.Redecided: OutcomeRedecided, core.Dead: OutcomeDead,
 }
 
 // apply applies what core decided: rows and letters are written together with the
