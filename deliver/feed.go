@@ -64,7 +64,7 @@ func (s *Stage) Handle(msg *message.Message) error {
 		r := &received.Records[i]
 		f, err := change.ParseFrame(r.Value)
 		if err != nil {
-			if err := s.addLetters(msg.Context(), s.ctx, []store.DeadLetter{s.malformed(p.Number, change.Version(r.Offset), r.Value, err)}); err != nil {
+			if err := p.malformed(msg.Context(), change.Version(r.Offset), r.Value, err); err != nil {
 				return err
 			}
 			if f, err = change.ParseFrameHeader(r.Value); err == nil {

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,17 +24,16 @@ func GuardKind(c *change.Change) store.GuardKind {
 	return ""
 }
 
-// guard has the store count the changes of a service.
-type guard struct {
+// admission has the store count the changes of a service for its guard.
+type admission struct {
 	*calls
 	limits Guard
 	others *othersEntities
-	mu     *sync.Mutex // of queue
-	queue  *core.Queue
+	queue  *core.Queue // guarded by mu of others
 }
 
 // count has the store count changes of one kind; it retries until stop ends.
-func (g *guard) count(work, stop context.Context, kind store.GuardKind, changes []store.GuardedChange) (answers []store.Admitted, pause *store.Pause, err error) {
+func (g *admission) count(work, stop context.Context, kind store.GuardKind, changes []store.GuardedChange) (answers []store.Admitted, pause *store.Pause, err error) {
 	err = g.retryUntil(work, stop, "count changes for the guard", func() error {
 		entities, err := g.entities(work)
 		if err != nil {
@@ -51,13 +49,13 @@ func (g *guard) count(work, stop context.Context, kind store.GuardKind, changes 
 
 // entities returns how many entities the service has: by this process's positions, and by those
 // that other processes saved some seconds ago.
-func (g *guard) entities(ctx context.Context) (n int64, err error) {
+func (g *admission) entities(ctx context.Context) (n int64, err error) {
 	others, err := g.others.read(ctx)
 	if err != nil {
 		return 0, err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.others.mu.Lock()
+	defer g.others.mu.Unlock()
 	own := g.queue.Entities()
 	for partition, services := range others {
 		if _, mine := own[partition]; !mine {
@@ -73,8 +71,7 @@ func (g *guard) entities(ctx context.Context) (n int64, err error) {
 // othersEntities caches the numbers of entities in partitions of other processes, which are a
 // denominator only. Its read takes all positions of all services.
 type othersEntities struct {
-	*calls
-	mu      *sync.Mutex
+	*shared
 	parts   map[int32]*partition // guarded by mu; those that are assigned
 	sem     chan struct{}        // capacity 1: full during a read
 	revoked atomic.Uint64        // counts revocations: a partition may be another process's since

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -105,23 +103,22 @@ func abandon(p *core.Partition, l store.DeadLetter, key string) {
 	p.Edit(key, core.RowEdit{Letter: &l, Parked: true})
 }
 
-// letters makes the rows and dead letters of a service.
-type letters struct {
+// deadLetters makes the rows and dead letters of a service.
+type deadLetters struct {
 	*calls
-	service  *Service
-	kind     sinks.Kind
-	m        *serviceMetrics
-	revision *atomic.Int64
-	mu       *sync.Mutex // of the partitions
+	s       *shared
+	service *Service
+	kind    sinks.Kind
+	m       *serviceMetrics
 }
 
-func (l *letters) key(i *core.Item) string {
+func (l *deadLetters) key(i *core.Item) string {
 	return store.RetryingKey(l.service.Name, i.Partition, i.Position)
 }
 
 // putRow writes the row of a parked change; v is nil or was loaded if the store has its
 // bytes. Part of step.
-func (l *letters) putRow(p *core.Partition, i *core.Item, v *delivery) {
+func (l *deadLetters) putRow(p *core.Partition, i *core.Item, v *delivery) {
 	var c *change.Change
 	if v != nil && v.slice != nil {
 		c = &v.change
@@ -145,7 +142,7 @@ func (l *letters) putRow(p *core.Partition, i *core.Item, v *delivery) {
 
 // load reads the changes of parked items. One whose row is not as it was written stays
 // without.
-func (l *letters) load(work, stop context.Context, items []*core.Item) error {
+func (l *deadLetters) load(work, stop context.Context, items []*core.Item) error {
 	byKey := map[string]*core.Item{}
 	for _, i := range items {
 		if i.Data == nil {
@@ -162,13 +159,13 @@ func (l *letters) load(work, stop context.Context, items []*core.Item) error {
 	}); err != nil {
 		return err
 	}
-	l.mu.Lock()
+	l.s.mu.Lock()
 	for key, i := range byKey { // those that are not saved yet
 		if put := i.Owner.(*core.Partition).Row(key); put != nil && put.Payload != nil {
 			rows = append(rows, *put)
 		}
 	}
-	l.mu.Unlock()
+	l.s.mu.Unlock()
 	for n := range rows {
 		i := byKey[rows[n].DedupKey]
 		c, err := ChangeOf(rows[n])
@@ -188,13 +185,13 @@ func (l *letters) load(work, stop context.Context, items []*core.Item) error {
 
 // outdated reports whether v was decided under an older configuration than this
 // process's. What an operator sent again as it was is not meant to change.
-func (l *letters) outdated(v *delivery) bool {
-	return v.change.Resent == 0 && v.change.Revision < l.revision.Load()
+func (l *deadLetters) outdated(v *delivery) bool {
+	return v.change.Resent == 0 && v.change.Revision < l.s.revision.Load()
 }
 
 // replaceable reports whether v need not be delivered once it is decided again: a log
 // sink gets every change, so there only the newest is replaceable.
-func (l *letters) replaceable(work, stop context.Context, v *delivery) (bool, error) {
+func (l *deadLetters) replaceable(work, stop context.Context, v *delivery) (bool, error) {
 	if !l.outdated(v) || l.kind == sinks.State {
 		return l.outdated(v), nil
 	}
@@ -206,11 +203,11 @@ func (l *letters) replaceable(work, stop context.Context, v *delivery) (bool, er
 // made it wrote for another table, so the refusal says nothing about the present content.
 // If no newer change was decided, the present content passes; a newer one is delivered or
 // refused itself. A crash repeats the record, without effect: the row has moved on.
-func (l *letters) redecide(work, stop context.Context, i *core.Item, v *delivery) error {
+func (l *deadLetters) redecide(work, stop context.Context, i *core.Item, v *delivery) error {
 	c := &v.change
 	request := change.Control{
 		ID: uuid.NewString(), Action: change.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: change.Deliver,
-		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %s", l.revision.Load(), c.Revision, i.Reason), Trace: c.Trace,
+		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %s", l.s.revision.Load(), c.Revision, i.Reason), Trace: c.Trace,
 	}
 	return l.request(work, stop, "request a new decision", change.Record{Entity: c.Entity, Control: &request})
 }
@@ -218,7 +215,7 @@ func (l *letters) redecide(work, stop context.Context, i *core.Item, v *delivery
 // deadLetter prepares the dead letter of v. The refusal of its row is appended to the
 // inbox before the dead letter is stored: a crash in between repeats both, which then
 // have no effect.
-func (l *letters) deadLetter(work, stop context.Context, i *core.Item, v *delivery) error {
+func (l *deadLetters) deadLetter(work, stop context.Context, i *core.Item, v *delivery) error {
 	c := &v.change
 	crash.At(crash.Refusing, l.service.Name)
 	if err := l.refuse(work, stop, "dead letter "+c.Key, []*core.Item{i}); err != nil {
@@ -246,7 +243,7 @@ func (l *letters) deadLetter(work, stop context.Context, i *core.Item, v *delive
 // refuse appends to the inbox that the contents of changes are not at the target, before their
 // positions pass: the owners of the entities hold the same content back, and let any other through.
 // A crash repeats that without effect. It retries until stop ends.
-func (l *letters) refuse(work, stop context.Context, why string, items []*core.Item) error {
+func (l *deadLetters) refuse(work, stop context.Context, why string, items []*core.Item) error {
 	if len(items) == 0 {
 		return nil
 	}
@@ -264,7 +261,7 @@ func (l *letters) refuse(work, stop context.Context, why string, items []*core.I
 }
 
 // letterOf returns the dead letter of an undelivered change.
-func (l *letters) letterOf(i *core.Item, c *change.Change) (letter store.DeadLetter, err error) {
+func (l *deadLetters) letterOf(i *core.Item, c *change.Change) (letter store.DeadLetter, err error) {
 	letter = store.DeadLetter{
 		Stage: store.StageDeliver, Reason: shortened(i.Reason, maxDetail), Created: i.Since, Service: l.service.Name, Entity: i.Entity, Version: i.Version,
 		Position: i.Position, Part: i.Partition, Attempts: i.Attempts, NextTry: i.Next,

@@ -19,8 +19,9 @@ import (
 
 // offers has given-up changes decided again when they are due.
 type offers struct {
-	*calls
-	s *Stage
+	*shared
+	parts    map[int32]*partition // guarded by mu; those that are assigned
+	services func() []*worker
 }
 
 const (
@@ -35,15 +36,15 @@ const (
 func (o *offers) run() {
 	tick := func() time.Duration {
 		tick := dueTick
-		for _, w := range o.s.services() {
+		for _, w := range o.services() {
 			if later := w.opt.Retry.Later; later > 0 {
 				tick = min(tick, max(later/4, time.Millisecond))
 			}
 		}
 		return tick
 	}
-	for wait.Sleep(o.s.ctx, tick()) {
-		if err := o.due(o.s.ctx); err != nil && o.s.ctx.Err() == nil {
+	for wait.Sleep(o.ctx, tick()) {
+		if err := o.due(o.ctx); err != nil && o.ctx.Err() == nil {
 			o.log.Warn("cannot offer given-up changes again; retrying", "event", "letters.offer_failed", "error", err)
 		}
 	}
@@ -94,10 +95,11 @@ func tooLarge(err error) bool {
 
 // takers returns, by name, the workers whose sinks take changes now.
 func (o *offers) takers() (takers map[string]*worker, names []string) {
-	o.s.mu.Lock()
-	defer o.s.mu.Unlock()
+	workers := o.services()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	takers = map[string]*worker{}
-	for _, w := range o.s.workers {
+	for _, w := range workers {
 		state := w.target.condition.now().State
 		// A worker whose last attempt failed and that has nothing in flight may work again.
 		if state == StateRunning || state == StateRetrying && !w.queue.Busy() {
@@ -110,9 +112,9 @@ func (o *offers) takers() (takers map[string]*worker, names []string) {
 
 // owns reports whether this process offers a dead letter again.
 func (o *offers) owns(l *store.DeadLetter) bool {
-	o.s.mu.Lock()
-	defer o.s.mu.Unlock()
-	p := o.s.parts[o.opt.Partition(l.Entity, math.MaxUint64)] // where the request goes
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.parts[o.opt.Partition(l.Entity, math.MaxUint64)] // where the request goes
 	return p != nil && !p.Revoked()
 }
 

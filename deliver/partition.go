@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -84,9 +85,10 @@ func (r *recent) from(after change.Version) (frames []transport.Received) {
 // partition is one assigned partition. The stage's mutex guards the core.Partition and recent.
 type partition struct {
 	*core.Partition
-	s          *Stage
+	s          *shared
 	recent     recent
 	assignment uint64 // of its messages: unique in the process
+	lost       func() // the store has its progress under another token; part of step
 	ctx        context.Context
 	cancel     context.CancelFunc
 	wakeUp     chan struct{} // capacity 1: the log may have changes for a lane
@@ -118,14 +120,14 @@ func (p *partition) findNew(takeover int) {
 
 // feed hands the log of a partition out until it is revoked, one message at a time: from memory where
 // that has it, else from the store.
-func (p *partition) feed() {
+func (p *partition) feed(subscribed <-chan struct{}, subscription *transport.Subscription) {
 	s := p.s
 	select {
-	case <-s.subscribed:
+	case <-subscribed:
 	case <-p.ctx.Done():
 		return
 	}
-	lane, ok := s.subscription.Join()
+	lane, ok := subscription.Join()
 	if !ok {
 		return
 	}
@@ -193,7 +195,7 @@ func (p *partition) look(ctx context.Context, after, end change.Version, bytes i
 			from = header.Prev
 		} else {
 			from, tail.Frames = first.To, nil
-			if err := s.addLetters(ctx, s.ctx, []store.DeadLetter{s.malformed(p.Number, from, first.Body, err)}); err != nil {
+			if err := p.malformed(ctx, from, first.Body, err); err != nil {
 				return nil, err
 			}
 		}
@@ -209,15 +211,22 @@ func (p *partition) look(ctx context.Context, after, end change.Version, bytes i
 // checkOwner compares the owner of a partition in the store, as of the moment when changes were read.
 // Without that a former owner could write a change that came after the takeover: see attempt.leaveKnown.
 func (p *partition) checkOwner(owner store.Token) error {
-	s := p.s
-	s.mu.Lock()
-	owned, revoked := p.Owned(owner), p.Revoked()
-	s.mu.Unlock()
-	switch {
-	case owned:
-		return nil
-	case !revoked:
-		s.onProgressLost([]*partition{p})
-	}
-	return errRevoked
+	err := errRevoked
+	p.s.step(func() {
+		switch {
+		case p.Owned(owner):
+			err = nil
+		case !p.Revoked():
+			p.lost()
+		}
+	})
+	return err
+}
+
+// malformed stores the dead letter of a frame that cannot be read; it retries until the stage ends.
+func (p *partition) malformed(ctx context.Context, to change.Version, body []byte, err error) error {
+	p.s.opt.Metrics.malformed.Inc()
+	l := unreadable(p.Number, to, fmt.Sprintf("changes/%d/%s", p.Number, to), err)
+	l.Payload = body
+	return p.s.addLetters(ctx, p.s.ctx, []store.DeadLetter{l})
 }

@@ -28,7 +28,7 @@ func (s *Stage) Reconfigure(ctx context.Context, r Reconfiguration) error {
 	}
 	added := make([]*worker, 0, len(r.Add))
 	for _, service := range r.Add {
-		added = append(added, newWorker(s, service))
+		added = append(added, newWorker(&s.helpers, service))
 	}
 	s.revision.Store(r.Revision)
 	wait.Offer(s.saver.renewed, struct{}{}) // progress that the store refused under the earlier revision
@@ -45,7 +45,7 @@ func (s *Stage) Reconfigure(ctx context.Context, r Reconfiguration) error {
 			s.join(w, nil)
 		}
 	}
-	s.signalled()
+	s.signal()
 	done := make(chan struct{})
 	s.running.Go(func() {
 		defer close(done)

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/wait"
-	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -34,27 +32,23 @@ const (
 	maxRequested = 256
 )
 
-// reportLost reports changes that the service lost.
-func (w *worker) reportLost(e core.Signal) {
-	w.s.opt.Metrics.gapsOf(w.opt.Name).Inc()
-	level, text := slog.LevelWarn, "changes expired before delivery; their entities are decided again"
-	if w.traits.Kind == sinks.Log {
-		level, text = slog.LevelError, "changes expired before delivery; this service's log has a gap"
-	}
-	w.log.Log(context.Background(), level, text, "event", "delivery.lost", "partition", e.Partition.Number, "from", e.From.String(), "to", e.To.String())
+// walk is the walk over all entities.
+type walk struct {
+	*shared
+	wakeUp chan struct{} // capacity 1: a repair is needed, or its requests are answered
 }
 
-// walk serves all needs until the stage ends.
-func (s *Stage) walk() {
-	for place := ""; s.ctx.Err() == nil; {
-		next, idle, err := s.walkPage(s.ctx, place)
+// run serves all needs until the stage ends.
+func (w *walk) run() {
+	for place := ""; w.ctx.Err() == nil; {
+		next, idle, err := w.page(w.ctx, place)
 		if place = next; err == nil && idle == 0 {
 			continue
 		}
 		select {
-		case <-s.repairs:
+		case <-w.wakeUp:
 		case <-time.After(idle):
-		case <-s.ctx.Done():
+		case <-w.ctx.Done():
 		}
 	}
 }
@@ -65,39 +59,39 @@ type needOf struct {
 	refresh            bool
 }
 
-// walkPage serves one page of entities from place on, and returns the place of the next. With
+// page serves one page of entities from place on, and returns the place of the next. With
 // no need to serve it returns how long that may last.
-func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle time.Duration, err error) {
+func (w *walk) page(ctx context.Context, place string) (next string, idle time.Duration, err error) {
 	var needs []core.Served
 	var after string
 	var from, to change.Version
 	var limit int
 	var lags bool
 	var marks map[int32]store.Mark
-	s.step(func() { lags = s.flow.LagInNeed() })
+	w.step(func() { lags = w.flow.LagInNeed() })
 	if lags {
-		if err := s.retryUntil(ctx, ctx, "read where the log begins", func() (err error) {
-			marks, err = s.opt.Store.Marks(ctx)
+		if err := w.retryUntil(ctx, ctx, "read where the log begins", func() (err error) {
+			marks, err = w.opt.Store.Marks(ctx)
 			return err
 		}); err != nil {
 			return place, 0, err
 		}
 	}
-	s.step(func() {
-		needs, after, from, to, idle = s.flow.JoinWalk(place, marks, s.opt.Now())
-		limit = max(1, min(repairPage, repairRows/max(1, len(s.workers))))
+	w.step(func() {
+		needs, after, from, to, idle = w.flow.JoinWalk(place, marks, w.opt.Now())
+		limit = max(1, min(repairPage, repairRows/max(1, w.flow.Services())))
 	})
 	if len(needs) == 0 {
 		return place, idle, nil
 	}
 	var rows []store.Row
-	if err := s.retryUntil(ctx, ctx, "read the states of entities", func() (err error) {
-		rows, next, err = s.opt.Store.Moved(ctx, from, to, after, limit)
+	if err := w.retryUntil(ctx, ctx, "read the states of entities", func() (err error) {
+		rows, next, err = w.opt.Store.Moved(ctx, from, to, after, limit)
 		return err
 	}); err != nil {
 		return place, 0, err
 	}
-	p := &pageRequests{s: s, last: next, left: map[core.Need]int{}, failed: map[core.Need]bool{}, batches: map[int32]*requestBatch{}, done: make(chan struct{})}
+	p := &pageRequests{walk: w, last: next, left: map[core.Need]int{}, failed: map[core.Need]bool{}, batches: map[int32]*requestBatch{}, done: make(chan struct{})}
 	served := map[needOf]core.Served{}
 	for _, r := range needs {
 		if r.Covers(after, next) {
@@ -105,7 +99,7 @@ func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle t
 		}
 	}
 	n := p.collect(served, rows)
-	s.step(func() {
+	w.step(func() {
 		for _, r := range served {
 			if p.left[r.Need] == 0 {
 				p.advance(r.Need)
@@ -123,9 +117,9 @@ func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle t
 }
 
 // pageRequests are the requests for a page of entities. Once appended, its fields but done
-// are guarded by the stage's mutex.
+// are guarded by mu.
 type pageRequests struct {
-	s       *Stage
+	*walk
 	last    string // the page's last entity
 	left    map[core.Need]int
 	failed  map[core.Need]bool
@@ -143,7 +137,7 @@ type requestBatch struct {
 // collect makes the requests of a page: one for the services whose change of an entity has the
 // same version and is lost, and one for those that refresh it. It returns how many.
 func (p *pageRequests) collect(served map[needOf]core.Served, rows []store.Row) (n int) {
-	s, operation := p.s, uuid.NewString()
+	operation := uuid.NewString()
 	type version struct {
 		change.Version
 		refresh bool
@@ -154,11 +148,11 @@ func (p *pageRequests) collect(served map[needOf]core.Served, rows []store.Row) 
 			clear(open)
 		}
 		for _, refresh := range []bool{false, true} {
-			of, found := served[needOf{r.Service, s.opt.Partition(r.Entity, r.Version), refresh}]
+			of, found := served[needOf{r.Service, p.opt.Partition(r.Entity, r.Version), refresh}]
 			if !found || r.Content == nil || refresh && (r.Refused || r.Content.IsRetracted()) || !of.Asks(r.Entity, r.Version) {
 				continue
 			}
-			b := p.batch(s.opt.Partition(r.Entity, math.MaxUint64), of.Need)
+			b := p.batch(p.opt.Partition(r.Entity, math.MaxUint64), of.Need)
 			v := version{r.Version, refresh}
 			if control := open[v]; control != nil && len(control.Services) < maxRequested {
 				control.Services = append(control.Services, of.Lane.Queue.Name)
@@ -203,19 +197,18 @@ func (p *pageRequests) append(ctx context.Context) {
 		for n := range b.of {
 			n.Lane.Partition.Requesting()
 		}
-		p.s.running.Go(func() { p.answered(b, p.s.opt.Control(ctx, b.records...)) })
+		p.running.Go(func() { p.answered(b, p.opt.Control(ctx, b.records...)) })
 	}
 }
 
 // answered records the outcome of a batch.
 func (p *pageRequests) answered(b *requestBatch, err error) {
-	s := p.s
-	s.step(func() {
+	p.step(func() {
 		for n := range b.of {
 			p.left[n]--
 			p.failed[n] = p.failed[n] || err != nil
-			if n.Lane.Partition.Requested(err == nil, s.opt.Now()) && s.ctx.Err() == nil {
-				s.log.Warn("inbox rejects requests to decide entities again; retrying", "event", "repair.blocked", "partition", n.Lane.Partition.Number, "error", err)
+			if n.Lane.Partition.Requested(err == nil, p.opt.Now()) && p.ctx.Err() == nil {
+				p.log.Warn("inbox rejects requests to decide entities again; retrying", "event", "repair.blocked", "partition", n.Lane.Partition.Number, "error", err)
 			}
 			if p.left[n] == 0 && !p.failed[n] {
 				p.advance(n)
@@ -225,12 +218,12 @@ func (p *pageRequests) answered(b *requestBatch, err error) {
 			close(p.done)
 		}
 	})
-	wait.Offer(s.repairs, struct{}{})
+	wait.Offer(p.wakeUp, struct{}{})
 }
 
 // advance moves a need behind the page; part of step.
 func (p *pageRequests) advance(n core.Need) {
 	if n.Visited(p.last) {
-		p.s.log.Info("all lost changes are requested again", "event", "repair.done", "service", n.Lane.Queue.Name, "partition", n.Lane.Partition.Number)
+		p.log.Info("all lost changes are requested again", "event", "repair.done", "service", n.Lane.Queue.Name, "partition", n.Lane.Partition.Number)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver/core"
@@ -16,22 +15,23 @@ import (
 // saver writes the progress of all partitions that moved to the store, in one
 // transaction: at once when a worker waits for it, else a few times a second.
 type saver struct {
-	s       *Stage
-	poked   chan struct{} // capacity 1: something moved
-	hurried chan struct{} // capacity 1: a worker waits
-	renewed chan struct{} // capacity 1: the stage has another revision
-	sem     chan struct{} // capacity 1: full while a swap is under way; a caller waits no longer than its context
-
-	mu   sync.Mutex
-	done chan struct{} // guarded by mu; closed and replaced after each swap
+	*shared
+	parts   map[int32]*partition // guarded by mu; those that are assigned
+	poked   chan struct{}        // capacity 1: something moved
+	hurried chan struct{}        // capacity 1: a worker waits
+	renewed chan struct{}        // capacity 1: the stage has another revision
+	sem     chan struct{}        // capacity 1: full while a swap is under way; a caller waits no longer than its context
+	done    chan struct{}        // guarded by mu; closed and replaced after each swap
 }
 
 // savePeriod is how often progress is written that no worker waits for.
 const savePeriod = 200 * time.Millisecond
 
-func (v *saver) init(s *Stage) {
-	v.s, v.poked, v.hurried, v.done = s, make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	v.sem, v.renewed = make(chan struct{}, 1), make(chan struct{}, 1)
+func newSaver(s *shared, parts map[int32]*partition) *saver {
+	return &saver{
+		shared: s, parts: parts, poked: make(chan struct{}, 1), hurried: make(chan struct{}, 1), renewed: make(chan struct{}, 1),
+		sem: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 }
 
 func (v *saver) poke() { wait.Offer(v.poked, struct{}{}) }
@@ -49,37 +49,37 @@ func (v *saver) run(ctx context.Context) {
 			}
 		case <-ctx.Done():
 		}
-		v.saveAll(v.s.limit, ctx)
+		v.saveAll(v.opt.Limit, ctx)
 	}
-	last, cancel := context.WithTimeout(v.s.limit, lastSave)
+	last, cancel := context.WithTimeout(v.opt.Limit, lastSave)
 	defer cancel()
 	v.saveAll(last, ctx)
 }
 
 func (v *saver) saveAll(ctx, patience context.Context) {
-	v.s.mu.Lock()
+	v.mu.Lock()
 	var moved []*partition
-	for _, p := range v.s.parts {
+	for _, p := range v.parts {
 		if !p.Revoked() && !p.Stored(p.Edits()) {
 			moved = append(moved, p)
 		}
 	}
-	v.s.mu.Unlock()
+	v.mu.Unlock()
 	pause, halted := 50*time.Millisecond, false
 	for failures := 0; len(moved) > 0; failures++ {
 		err := v.save(ctx, moved)
 		if err == nil {
 			if halted {
-				v.s.log.Info("resumed: the store accepts progress again", "event", "deliver.resumed")
+				v.log.Info("resumed: the store accepts progress again", "event", "deliver.resumed")
 			}
 			break
 		}
 		if store.ClassOf(err) == store.Superseded {
-			v.s.opt.Superseded()
+			v.opt.Superseded()
 			pause = time.Second
 		} else if failures == 1 {
 			halted = true
-			v.s.log.Warn("halted: the store does not accept progress; retrying", "event", "deliver.halted", "error", err)
+			v.log.Warn("halted: the store does not accept progress; retrying", "event", "deliver.halted", "error", err)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -112,50 +112,48 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 	}
 	var swaps []store.ProgressSwap
 	var swapped []*partition
-	v.s.mu.Lock()
+	v.mu.Lock()
 	for _, p := range parts {
 		if swap, needed := p.Swap(store.NewToken()); needed {
 			swaps, swapped = append(swaps, swap), append(swapped, p)
 		}
 	}
-	v.s.mu.Unlock()
+	v.mu.Unlock()
 	if len(swaps) == 0 {
 		return nil
 	}
 	crash.At(crash.Saving, "")
-	done, err := v.s.opt.Store.SwapProgress(ctx, v.s.revision.Load(), swaps)
+	done, err := v.opt.Store.SwapProgress(ctx, v.revision.Load(), swaps)
 	if err != nil {
 		_ = v.resolve(ctx, swapped) // else before the next one
 		return err
 	}
 	crash.At(crash.Saved, "")
-	var lost []*partition
-	v.s.mu.Lock()
-	for i, p := range swapped {
-		if p.Swapped(done[i]); !done[i] && !p.Revoked() {
-			lost = append(lost, p)
+	v.step(func() {
+		for i, p := range swapped {
+			if p.Swapped(done[i]); !done[i] && !p.Revoked() {
+				p.lost()
+			}
 		}
-	}
-	v.s.mu.Unlock()
-	v.s.onProgressLost(lost)
+	})
 	return nil
 }
 
 // resolve finds the outcome of swaps by the tokens of the rows. Only the holder of v.sem calls
 // it.
 func (v *saver) resolve(ctx context.Context, parts []*partition) error {
-	v.s.mu.Lock()
+	v.mu.Lock()
 	unsure := slices.ContainsFunc(parts, func(p *partition) bool { return p.Unsure() })
-	v.s.mu.Unlock()
+	v.mu.Unlock()
 	if !unsure {
 		return nil
 	}
-	rows, err := v.s.opt.Store.AllProgress(ctx)
+	rows, err := v.opt.Store.AllProgress(ctx)
 	if err != nil {
 		return err
 	}
-	v.s.mu.Lock()
-	defer v.s.mu.Unlock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	for _, p := range parts {
 		p.Resolve(rows)
 	}
@@ -167,47 +165,43 @@ func (v *saver) resolve(ctx context.Context, parts []*partition) error {
 func (v *saver) checkTokens(ctx context.Context) error {
 	select {
 	case v.sem <- struct{}{}:
+		defer func() { <-v.sem }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	v.s.mu.Lock()
-	parts := slices.Collect(maps.Values(v.s.parts)) // the rows need not have later ones
-	v.s.mu.Unlock()
-	rows, err := v.s.opt.Store.AllProgress(ctx)
-	var lost []*partition
-	if err == nil {
-		v.s.mu.Lock()
+	v.mu.Lock()
+	parts := slices.Collect(maps.Values(v.parts)) // the rows need not have later ones
+	v.mu.Unlock()
+	rows, err := v.opt.Store.AllProgress(ctx)
+	if err != nil {
+		return err
+	}
+	v.step(func() {
 		for _, p := range parts {
 			if owned := p.Resolve(rows); !owned && !p.Revoked() {
-				lost = append(lost, p)
+				p.lost()
 			}
 		}
-		v.s.mu.Unlock()
-	}
-	<-v.sem
-	v.s.onProgressLost(lost)
-	return err
+	})
+	return nil
 }
 
 // await returns when the progress of partitions is saved, or they are revoked.
 func (v *saver) await(work context.Context, parts []*core.Partition) error {
-	v.s.mu.Lock()
+	v.mu.Lock()
 	want := make(map[*core.Partition]uint64, len(parts))
 	for _, p := range parts {
 		want[p] = p.Edits()
 	}
-	v.s.mu.Unlock()
+	v.mu.Unlock()
 	for {
 		v.mu.Lock()
-		done := v.done
-		v.mu.Unlock()
-		v.s.mu.Lock()
 		missing := false
 		for p, edits := range want {
 			missing = missing || !p.Revoked() && !p.Stored(edits)
 		}
-		released := v.s.released
-		v.s.mu.Unlock()
+		done, released := v.done, v.released
+		v.mu.Unlock()
 		if !missing {
 			return nil
 		}
@@ -215,7 +209,7 @@ func (v *saver) await(work context.Context, parts []*core.Partition) error {
 		select {
 		case <-done:
 		case <-released:
-		case <-v.s.ctx.Done(): // Run saves once more at its end
+		case <-v.ctx.Done(): // Run saves once more at its end
 			return errStopped
 		case <-work.Done():
 			return context.Cause(work)

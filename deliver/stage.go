@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver/core"
@@ -21,33 +20,19 @@ import (
 // Stage delivers the changes of all services. Run it once; Handle is the router's handler. All
 // methods may be called concurrently.
 type Stage struct {
-	*calls
-	opt     Options
-	log     *slog.Logger
-	limit   context.Context
+	helpers
 	workers []*worker // guarded by mu once Run was called, and replaced, never changed
 	// subscription is to the changes log. subscribed is closed when it begins.
 	subscription *transport.Subscription
 	subscribed   chan struct{}
-	saver        saver
-	others       othersEntities
-	history      *recorder
-	large        *largeWrites
-	repairs      chan struct{} // capacity 1: a repair is needed, or its requests are answered
+	walk         walk
+	parts        map[int32]*partition // guarded by mu; those that are assigned
+	started      bool                 // guarded by mu; Run was called
+	closed       bool                 // guarded by mu; running starts nothing more
 
-	ctx        context.Context // ends when Run's does
 	stop       context.CancelFunc
-	failed     chan error // capacity 1
-	running    sync.WaitGroup
+	failed     chan error     // capacity 1
 	delivering sync.WaitGroup // the workers
-	revision   atomic.Int64   // see Options.Revision
-
-	mu       sync.Mutex
-	flow     *core.Flow           // guarded by mu, with its partitions, queues and slices; see step
-	parts    map[int32]*partition // guarded by mu; those that are assigned
-	released chan struct{}        // guarded by mu; closed and replaced at each core.Freed
-	started  bool                 // guarded by mu; Run was called
-	closed   bool                 // guarded by mu; running starts nothing more
 }
 
 // New makes a stage.
@@ -60,20 +45,19 @@ func New(opt Options) *Stage {
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
 	}
-	s := &Stage{
-		opt: opt, log: opt.Logger.With("stage", "deliver"), limit: opt.Limit,
-		flow: core.NewFlow(opt.Memory), parts: map[int32]*partition{}, released: make(chan struct{}), failed: make(chan error, 1),
-		repairs: make(chan struct{}, 1), subscribed: make(chan struct{}),
+	s := &Stage{parts: map[int32]*partition{}, failed: make(chan error, 1), subscribed: make(chan struct{})}
+	s.shared = &shared{
+		calls: &calls{opt: &opt, log: opt.Logger.With("stage", "deliver")}, flow: core.NewFlow(opt.Memory), released: make(chan struct{}), signalled: s.signal,
 	}
-	s.calls = &calls{opt: &s.opt, log: s.log}
-	s.subscription = transport.NewSubscription(&s.opt.Feed, func() { close(s.subscribed) })
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.large = newLargeWrites(opt.Memory)
-	s.saver.init(s)
-	s.others.calls, s.others.mu, s.others.parts, s.others.sem = s.calls, &s.mu, s.parts, make(chan struct{}, 1)
+	s.subscription = transport.NewSubscription(&opt.Feed, func() { close(s.subscribed) })
+	s.walk = walk{shared: s.shared, wakeUp: make(chan struct{}, 1)}
+	s.saver = newSaver(s.shared, s.parts)
+	s.others = &othersEntities{shared: s.shared, parts: s.parts, sem: make(chan struct{}, 1)}
 	s.history = newRecorder(s.calls)
+	s.large = newLargeWrites(opt.Memory)
 	for _, service := range opt.Services {
-		w := newWorker(s, service)
+		w := newWorker(&s.helpers, service)
 		s.workers = append(s.workers, w)
 		s.flow.Add(w.queue)
 	}
@@ -108,8 +92,8 @@ func (s *Stage) Run(ctx context.Context) error {
 			_ = s.saver.checkTokens(s.ctx) // again later
 		}
 	})
-	s.running.Go((&offers{s.calls, s}).run)
-	s.running.Go(s.walk)
+	s.running.Go((&offers{s.shared, s.parts, s.services}).run)
+	s.running.Go(s.walk.run)
 	var err error
 	select {
 	case <-ctx.Done():
@@ -143,16 +127,8 @@ func (s *Stage) begin(w *worker) {
 	s.delivering.Go(func() { w.run(w.ctx) })
 }
 
-// step runs do, which may change the flow, and applies its signals.
-func (s *Stage) step(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
-	s.signalled()
-}
-
-// signalled applies the signals of the flow; part of step.
-func (s *Stage) signalled() {
+// signal applies the signals of the flow; part of step.
+func (s *Stage) signal() {
 	freed, saved := false, false
 	for _, e := range s.flow.Signals() {
 		var of *worker
@@ -171,7 +147,7 @@ func (s *Stage) signalled() {
 		case core.Freed:
 			freed = true
 		case core.Walk:
-			wait.Offer(s.repairs, struct{}{})
+			wait.Offer(s.walk.wakeUp, struct{}{})
 		case core.Lagging:
 			level := slog.LevelWarn
 			if e.Queue.Paced {
@@ -220,7 +196,7 @@ func (s *Stage) Assigned(ctx context.Context, partitions []int32) (err error) {
 			s.revoke(s.parts[rows[i].Partition])
 			rows[i].Token = token
 			p := s.newPartition(&rows[i])
-			s.running.Go(p.feed)
+			s.running.Go(func() { p.feed(s.subscribed, s.subscription) })
 		}
 	})
 	return err
@@ -228,7 +204,8 @@ func (s *Stage) Assigned(ctx context.Context, partitions []int32) (err error) {
 
 // newPartition assigns a partition; part of step.
 func (s *Stage) newPartition(row *store.Progress) *partition {
-	p := &partition{s: s, Partition: s.flow.Assign(row), assignment: transport.NextAssignment(), wakeUp: make(chan struct{}, 1)}
+	p := &partition{s: s.shared, Partition: s.flow.Assign(row), assignment: transport.NextAssignment(), wakeUp: make(chan struct{}, 1)}
+	p.lost = func() { s.onProgressLost(p) }
 	p.prove()
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
 	s.parts[p.Number] = p
@@ -272,16 +249,13 @@ func (s *Stage) Revoked(partitions []int32) {
 		}
 	})
 	// If the store answers soon, the next owner does not repeat finished deliveries.
-	ctx, cancel := context.WithTimeout(s.limit, lastSave)
+	ctx, cancel := context.WithTimeout(s.opt.Limit, lastSave)
 	defer cancel()
 	_ = s.saver.save(ctx, last)
 }
 
-const (
-	lastSave = 2 * time.Second
-	// tokenPeriod is how often partitions are compared with the store where nothing moves.
-	tokenPeriod = 5 * time.Second
-)
+// tokenPeriod is how often partitions are compared with the store where nothing moves.
+const tokenPeriod = 5 * time.Second
 
 // revoke ends the work for a partition, if there is one; part of step.
 func (s *Stage) revoke(p *partition) {
@@ -292,21 +266,19 @@ func (s *Stage) revoke(p *partition) {
 	}
 }
 
-// onProgressLost is called when the store has the progress of partitions under another
-// token: either their revocation is on its way, or the store was restored.
-func (s *Stage) onProgressLost(lost []*partition) {
-	for _, p := range lost {
-		s.log.Warn("partition has another owner", "event", "deliver.partition_lost", "partition", p.Number)
-		s.step(func() { s.revoke(p) })
-		time.AfterFunc(lostPatience, func() {
-			s.mu.Lock()
-			still := s.parts[p.Number] == p
-			s.mu.Unlock()
-			if still {
-				wait.Offer(s.failed, fmt.Errorf("partition %d: %w", p.Number, ErrLost))
-			}
-		})
-	}
+// onProgressLost is called when the store has the progress of a partition under another
+// token: either its revocation is on its way, or the store was restored. Part of step.
+func (s *Stage) onProgressLost(p *partition) {
+	s.log.Warn("partition has another owner", "event", "deliver.partition_lost", "partition", p.Number)
+	s.revoke(p)
+	time.AfterFunc(lostPatience, func() {
+		s.mu.Lock()
+		still := s.parts[p.Number] == p
+		s.mu.Unlock()
+		if still {
+			wait.Offer(s.failed, fmt.Errorf("partition %d: %w", p.Number, ErrLost))
+		}
+	})
 }
 
 // lostPatience is how long after another process's takeover the revocation may come.

@@ -117,7 +117,7 @@ func TestOneWalkServesAllRepairs(t *testing.T) {
 		s, lose, requested := walking(t, c, takes)
 		lose(0)
 		lose(1)
-		s.running.Go(s.walk)
+		s.running.Go(s.walk.run)
 		synctest.Wait()
 		<-time.After(time.Minute)
 		require.False(t, s.needs(0) || s.needs(1))
@@ -152,7 +152,7 @@ func TestOneWalkServesRefreshesAndRepairs(t *testing.T) {
 		c := &crowd{n: 300}
 		s, lose, requested := walking(t, c, takes)
 		s.workers[1].queue.Refresh = time.Hour
-		s.running.Go(s.walk)
+		s.running.Go(s.walk.run)
 		s.running.Go(func() { s.saver.run(s.ctx) })
 		lose(0)
 		lose(1)
@@ -195,7 +195,7 @@ func TestABlockedInboxPartitionHoldsUpItsOwnRepairAlone(t *testing.T) {
 				})
 				lose(0)
 				lose(1)
-				s.running.Go(s.walk)
+				s.running.Go(s.walk.run)
 				<-time.After(10 * time.Second)
 				require.True(t, s.needs(0))
 				require.False(t, s.needs(1))

@@ -18,7 +18,7 @@ import (
 // worker brings the slices of one service, of all partitions, to its sink. core decides
 // which changes to write, park or give up; the worker applies its effects.
 type worker struct {
-	s       *Stage
+	s       *helpers
 	opt     Service
 	traits  sinks.Traits
 	log     *slog.Logger
@@ -37,8 +37,8 @@ type worker struct {
 	// Owned by run.
 	core     *core.Service
 	target   target
-	letters  letters
-	guard    guard
+	letters  deadLetters
+	guard    admission
 	recovery recovery
 	known    known
 	slices   []*slice          // in hand
@@ -47,13 +47,22 @@ type worker struct {
 	touched bool
 }
 
+// helpers are the parts of a stage that its workers call.
+type helpers struct {
+	*shared
+	saver   *saver
+	others  *othersEntities
+	history *recorder
+	large   *largeWrites
+}
+
 // arrival is a partition that was taken over, with its rows of the service.
 type arrival struct {
 	p    *core.Partition
 	rows []*core.Item
 }
 
-func newWorker(s *Stage, opt Service) *worker {
+func newWorker(s *helpers, opt Service) *worker {
 	opt.Retry.For = defaults.Positive(opt.Retry.For, 24*time.Hour)
 	opt.Retry.MinBackoff = defaults.Positive(opt.Retry.MinBackoff, 200*time.Millisecond)
 	opt.Retry.MaxBackoff = defaults.Positive(opt.Retry.MaxBackoff, 30*time.Second)
@@ -87,9 +96,9 @@ func newWorker(s *Stage, opt Service) *worker {
 		Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.target.condition.stuck(),
 		Paced: own != Pace{}, Refresh: opt.Refresh, Data: w,
 	}
-	with := &calls{opt: &s.opt, log: w.log}
-	w.letters = letters{calls: with, service: &w.opt, kind: w.traits.Kind, m: w.m, revision: &s.revision, mu: &s.mu}
-	w.guard = guard{calls: with, limits: opt.Guard, others: &s.others, mu: &s.mu, queue: w.queue}
+	with := &calls{opt: s.opt, log: w.log}
+	w.letters = deadLetters{calls: with, s: s.shared, service: &w.opt, kind: w.traits.Kind, m: w.m}
+	w.guard = admission{calls: with, limits: opt.Guard, others: s.others, queue: w.queue}
 	w.recovery = recovery{sink: sink, target: &w.target, m: w.m, mu: &s.mu, queue: w.queue, saved: s.saver.await}
 	return w
 }
@@ -101,7 +110,7 @@ func (w *worker) run(stop context.Context) {
 	defer w.opt.Sink.Close()
 	work, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()
-	defer context.AfterFunc(w.s.limit, cancel)()
+	defer context.AfterFunc(w.s.opt.Limit, cancel)()
 	for stop.Err() == nil {
 		if err := w.step(work, stop); err != nil && !errors.Is(err, errRevoked) {
 			break
@@ -484,4 +493,14 @@ func (w *worker) conclude(work, stop context.Context, items []*core.Item) error 
 	}
 	crash.At(crash.Buried, w.opt.Name)
 	return nil
+}
+
+// reportLost reports changes that the service lost.
+func (w *worker) reportLost(e core.Signal) {
+	w.s.opt.Metrics.gapsOf(w.opt.Name).Inc()
+	level, text := slog.LevelWarn, "changes expired before delivery; their entities are decided again"
+	if w.traits.Kind == sinks.Log {
+		level, text = slog.LevelError, "changes expired before delivery; this service's log has a gap"
+	}
+	w.log.Log(context.Background(), level, text, "event", "delivery.lost", "partition", e.Partition.Number, "from", e.From.String(), "to", e.To.String())
 }

@@ -90,15 +90,16 @@ func TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks(t *testing.T) {
 	s.opt.Control = func(context.Context, ...change.Record) error { requests++; return nil }
 	of := int32(1)
 	s.opt.Partition = func(string, change.Version) int32 { return of }
-	require.NoError(t, (&offers{s.calls, s}).due(t.Context()))
+	o := &offers{s.shared, s.parts, s.services}
+	require.NoError(t, o.due(t.Context()))
 	require.Zero(t, requests, "another process owns it")
 	of = 0
 	w.queue.SetBusy(true, false)
 	w.target.condition.failed(&sinks.Error{Err: context.DeadlineExceeded})
-	require.NoError(t, (&offers{s.calls, s}).due(t.Context()))
+	require.NoError(t, o.due(t.Context()))
 	require.Zero(t, requests, "its sink fails")
 	w.target.condition.recovered()
-	require.NoError(t, (&offers{s.calls, s}).due(t.Context()))
+	require.NoError(t, o.due(t.Context()))
 	require.Equal(t, 1, requests)
 	require.Equal(t, []int64{1}, d.offered)
 }

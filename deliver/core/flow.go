@@ -232,6 +232,9 @@ func (q *Queue) drop(which func(*Slice) bool) {
 	})
 }
 
+// Services returns how many services there are.
+func (f *Flow) Services() int { return len(f.queues) }
+
 // Lags returns, for each lagging service, the number of partitions in which it lags.
 func (f *Flow) Lags() map[*Queue]int {
 	lags := map[*Queue]int{}

@@ -63,7 +63,7 @@ var deliverMutants = []mutant{
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
-		rule: "the row remembers the refused content", in: "deliver", fn: "letters.refuse",
+		rule: "the row remembers the refused content", in: "deliver", fn: "deadLetters.refuse",
 		find: "Version: i.Version,", put: "",
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
@@ -168,7 +168,7 @@ var deliverMutants = []mutant{
 		test: "TestTheNewestGoesAwayWithItsPartition",
 	},
 	{
-		rule: "one letter stands for a content", in: "deliver", fn: "letters.deadLetter",
+		rule: "one letter stands for a content", in: "deliver", fn: "deadLetters.deadLetter",
 		find: "hex.EncodeToString(c.Content)", put: "hex.EncodeToString([]byte(c.Key))",
 		test: "TestI9OneLetterForAContent",
 	},

@@ -2,13 +2,41 @@ package deliver
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
+
+// shared is what all parts of a stage share.
+type shared struct {
+	*calls
+	ctx      context.Context // ends when Run's does
+	running  sync.WaitGroup
+	revision atomic.Int64 // see Options.Revision
+
+	mu       sync.Mutex
+	flow     *core.Flow    // guarded by mu, with its partitions, queues and slices; see step
+	released chan struct{} // guarded by mu; closed and replaced at each core.Freed
+	// signalled applies the signals of the flow; part of step.
+	signalled func()
+}
+
+// step runs do, which may change the flow, and applies its signals.
+func (s *shared) step(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+	s.signalled()
+}
+
+// lastSave is how long the end of a stage or of a partition waits for the store.
+const lastSave = 2 * time.Second
 
 // calls are the calls of a stage to the store and the inbox.
 type calls struct {
@@ -59,12 +87,4 @@ func (c *calls) addLetters(work, stop context.Context, letters []store.DeadLette
 		return nil
 	}
 	return c.retryUntil(work, stop, "store dead letters", func() error { return c.opt.Store.AddLetters(work, letters) })
-}
-
-// malformed makes a dead letter of a frame that cannot be read.
-func (c *calls) malformed(partition int32, to change.Version, body []byte, err error) store.DeadLetter {
-	c.opt.Metrics.malformed.Inc()
-	l := unreadable(partition, to, fmt.Sprintf("changes/%d/%s", partition, to), err)
-	l.Payload = body
-	return l
 }
