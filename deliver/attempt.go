@@ -86,13 +86,9 @@ func (a *attempt) dropObsolete(work, stop context.Context, all bool) error {
 // leaveRevoked drops the changes of revoked partitions, here and in the step.
 func (a *attempt) leaveRevoked() {
 	a.dropRevoked()
-	a.step.Items = slices.DeleteFunc(a.step.Items, a.revoked)
-}
-
-func (a *attempt) revoked(i *core.Item) bool {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
-	return i.Owner.(*core.Partition).Revoked()
+	a.step.Items = slices.DeleteFunc(a.step.Items, func(i *core.Item) bool { return i.Assignment.Revoked() })
 }
 
 // leaveKnown settles changes whose content the target has.
@@ -389,7 +385,7 @@ func (a *attempt) remember() {
 	a.s.mu.Lock()
 	defer a.s.mu.Unlock()
 	for n, i := range a.step.Items {
-		p, c := i.Owner.(*core.Partition), &a.changes[n]
+		p, c := i.Assignment, &a.changes[n]
 		if a.failed[n] == nil && p.NewFrom != 0 && c.Version >= p.NewFrom && !p.Revoked() {
 			a.known.put(p, c)
 		}

@@ -14,7 +14,7 @@
 // the position of the service, and if it has room. Else the service lags, and the log in the store is read from
 // its position on, in turns with the others. [Stage.Subscriber] brings both ways to the router as messages.
 // Package core makes all decisions on the way; the stage has the goroutines, the sinks, the store and one
-// mutex around the core.Flow (see Stage.step). A worker merges the slices of all partitions into batches
+// mutex around the core.Flow (see shared.step). A worker merges the slices of all partitions into batches
 // for its sink:
 //
 //	in hand ─ core decides ─ sink ─ core judges ─ advance its slices, park, bury ─ save the positions

@@ -55,5 +55,5 @@ func (k *known) put(owner *core.Partition, c *change.Change) {
 func (k *known) has(i *core.Item, c *change.Change) bool {
 	d, is := k.entities[i.Entity]
 	// An entity that was in another partition meanwhile has versions of another generation.
-	return is && d.owner == i.Owner && d.version.Generation() == c.Version.Generation() && d.content == string(c.Content)
+	return is && d.owner == i.Assignment && d.version.Generation() == c.Version.Generation() && d.content == string(c.Content)
 }

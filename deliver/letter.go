@@ -82,7 +82,7 @@ func restored(p *core.Partition, rows []store.DeadLetter) []*core.Item {
 	for n := range rows {
 		l := &rows[n]
 		items[n] = &core.Item{
-			Partition: l.Part, Position: l.Position, Version: l.Version, Entity: l.Entity, Bytes: l.Size, Owner: p,
+			Partition: l.Part, Position: l.Position, Version: l.Version, Entity: l.Entity, Bytes: l.Size, Assignment: p,
 			Attempts: l.Attempts, Next: l.NextTry, Since: l.Created, Reason: l.Reason,
 		}
 	}
@@ -128,7 +128,7 @@ func (l *deadLetters) putRow(p *core.Partition, i *core.Item, v *delivery) {
 		}
 		v.end(nil)
 		l.m.count(OutcomeParked)
-		l.log.Warn("change waits for another attempt; its entity is held up", "event", "delivery.parked", "entity", i.Entity,
+		l.log.Warn("change parked; its entity is held up", "event", "delivery.parked", "entity", i.Entity,
 			"attempts", i.Attempts, "next_try", i.Next, "error", shortened(i.Reason, maxCondition))
 	}
 	i.Data = nil
@@ -161,7 +161,7 @@ func (l *deadLetters) load(work, stop context.Context, items []*core.Item) error
 	}
 	l.s.mu.Lock()
 	for key, i := range byKey { // those that are not saved yet
-		if put := i.Owner.(*core.Partition).Row(key); put != nil && put.Payload != nil {
+		if put := i.Assignment.Row(key); put != nil && put.Payload != nil {
 			rows = append(rows, *put)
 		}
 	}

@@ -67,7 +67,7 @@ func (s *Stage) Reconfigure(ctx context.Context, r Reconfiguration) error {
 }
 
 // join begins a service, with its retrying changes; part of step.
-func (s *Stage) join(w *worker, rows map[any][]*core.Item) {
+func (s *Stage) join(w *worker, rows map[*core.Partition][]*core.Item) {
 	s.list(append(slices.Clone(s.workers), w))
 	s.flow.Add(w.queue)
 	for _, p := range s.parts {

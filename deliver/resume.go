@@ -38,25 +38,18 @@ func (r *recovery) resume(work, stop context.Context) error {
 		return err
 	}
 	r.target.recovered()
-	first := false
+	var first []*core.Partition
 	r.mu.Lock()
 	for _, c := range fresh {
 		c.Resumed = true
 		if c.Mark() == "" {
 			mark, _ := r.sink.Bookmark(c.Partition.Number)
 			c.SetMark(mark)
-			first = true
+			first = append(first, c.Partition)
 		}
 	}
 	r.mu.Unlock()
-	if !first {
-		return nil
-	}
-	parts := make([]*core.Partition, 0, len(fresh))
-	for _, c := range fresh {
-		parts = append(parts, c.Partition)
-	}
-	return r.saved(work, parts)
+	return r.saved(work, first)
 }
 
 // claims returns the lanes with changes that the sink has not resumed, and their claims.

@@ -124,7 +124,7 @@ func (s *Stage) begin(w *worker) {
 	if !s.started { // Run begins it
 		return
 	}
-	s.delivering.Go(func() { w.run(w.ctx) })
+	s.delivering.Go(func() { loop{w}.run(w.ctx) })
 }
 
 // signal applies the signals of the flow; part of step.

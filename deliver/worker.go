@@ -2,17 +2,14 @@ package deliver
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver/core"
-	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // worker brings the slices of one service, of all partitions, to its sink. core decides
@@ -103,133 +100,17 @@ func newWorker(s *helpers, opt Service) *worker {
 	return w
 }
 
-// run delivers until stop ends, and closes the sink. Changes in hand stay pending in
-// their cursors then, and are redelivered.
-func (w *worker) run(stop context.Context) {
-	defer close(w.ended)
-	defer w.opt.Sink.Close()
-	work, cancel := context.WithCancel(context.WithoutCancel(stop))
-	defer cancel()
-	defer context.AfterFunc(w.s.opt.Limit, cancel)()
-	for stop.Err() == nil {
-		if err := w.step(work, stop); err != nil && !errors.Is(err, errRevoked) {
-			break
-		}
-	}
-	w.s.step(func() {
-		for _, sl := range w.slices {
-			endSpans(sl.todo)
-			w.s.flow.Abandon(sl.Slice)
-		}
-		w.queue.SetBusy(false, w.queue.Full)
-	})
-	w.slices = nil
-}
-
-// step receives changes, and does what core says next. work is for effects and is not
-// cancelled at a shutdown; stop ends waiting and retrying. Its error says that run ends.
-func (w *worker) step(work, stop context.Context) error {
-	if err := w.receive(work, stop); err != nil {
-		return err
-	}
-	next := w.core.Next(time.Now())
-	if w.opt.Pace != (Pace{}) {
-		n := w.core.Paced()
-		w.m.paced.Set(float64(n))
-		w.target.condition.waitForPace(n)
-	}
-	switch next.Kind {
-	case core.Write:
-		return (&attempt{worker: w, step: next}).write(work, stop)
-	case core.Retry:
-		return (&attempt{worker: w, step: next}).retry(work, stop)
-	case core.Conclude:
-		return w.conclude(work, stop, next.Items)
-	case core.AwaitUp:
-		if !w.target.await(stop, w.target.last, time.Until(next.Until)) {
-			return errStopped
-		}
-		return nil
-	case core.Wait:
-		w.target.condition.retryAt(next.Until)
-		if !w.canTake() { // else the changes that were received needed no delivery
-			w.wait(stop, next.Until)
-		}
-	}
-	return nil
-}
-
-func (w *worker) canTake() bool {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	return w.queue.CanTake(w.core.Hand.Room())
-}
-
-// wait waits until a time, unless it is zero, or until something arrives.
-func (w *worker) wait(stop context.Context, until time.Time) {
-	var timer <-chan time.Time
-	if !until.IsZero() {
-		timer = time.After(time.Until(until))
-	}
-	select {
-	case <-w.wakeUp:
-	case <-timer:
-	case <-w.target.requested().Done():
-		w.target.changed = nil
-		w.core.Hurry(time.Now())
-	case <-stop.Done():
-	}
-}
-
-// receive takes over and drops partitions, and takes changes into hand.
-func (w *worker) receive(work, stop context.Context) error {
-	w.dropRevoked()
-	w.s.mu.Lock()
-	arrived := w.arrived
-	w.arrived = nil
-	taken := w.queue.Take(w.core.Hand.Room(), time.Now())
-	crowded := w.queue.Crowded()
-	w.s.mu.Unlock()
-	w.core.Hand.Crowded = crowded
-	w.touched = w.touched || len(taken)+len(arrived) > 0
-	for _, a := range arrived {
-		w.parts = append(w.parts, a.p)
-		w.core.Restore(a.rows)
-	}
-	if len(arrived) > 0 {
-		w.core.Rate.Share(len(w.parts), w.s.opt.Partitions, time.Now())
-	}
-	if len(taken) > 0 {
-		batch := make([]*slice, len(taken))
-		for i, sl := range taken {
-			batch[i] = &slice{Slice: sl}
-		}
-		w.slices = append(w.slices, batch...)
-		all, err := w.decode(work, stop, batch)
-		if err != nil {
-			return err
-		}
-		crash.At(crash.DeliverBatch, w.opt.Name)
-		if err := w.add(work, stop, all); err != nil {
-			return err
-		}
-	}
-	w.apply()
-	return nil
-}
-
 // dropRevoked drops the changes and rows of revoked partitions. The next owner has them,
 // and delivers newer ones after them; this one may be fenced however often it tries.
 func (w *worker) dropRevoked() {
-	w.s.mu.Lock()
-	revoked := func(p *core.Partition) bool { return p.Revoked() }
 	var gone []*core.Partition
-	for _, p := range w.parts {
-		if revoked(p) {
+	w.s.mu.Lock()
+	w.parts = slices.DeleteFunc(w.parts, func(p *core.Partition) bool {
+		if p.Revoked() {
 			gone = append(gone, p)
 		}
-	}
-	w.parts = slices.DeleteFunc(w.parts, revoked)
+		return p.Revoked()
+	})
 	w.s.mu.Unlock()
 	for _, p := range gone {
 		w.core.Drop(p)
@@ -244,80 +125,6 @@ func (w *worker) dropRevoked() {
 			w.log.Warn("closing the target failed", "event", "sink.close_failed", "error", err)
 		}
 	}
-}
-
-// decode reads the changes of slices and drops those below the service's position.
-func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery, error) {
-	n := 0
-	for _, sl := range batch {
-		n += sl.Changes.Count
-	}
-	all := make([]*delivery, 0, n)
-	values := make([]delivery, n)
-	var letters []store.DeadLetter
-	for _, sl := range batch {
-		first := len(all)
-		for c, err := range sl.Changes.All(w.opt.Name) {
-			if err != nil {
-				l := unreadable(sl.Lane.Partition.Number, sl.Frame.From, w.opt.Name+"/"+sl.Frame.From.String()+"/"+sl.Frame.To.String(), err)
-				l.Service, l.Offset = w.opt.Name, sl.Frame.From.Offset()
-				letters = append(letters, l)
-				break
-			}
-			if c.Position() < sl.SkipBelow {
-				continue
-			}
-			v := &values[len(all)]
-			*v = delivery{change: c, slice: sl.Slice}
-			v.trace(w.s.opt.Tracer, w.opt.Name)
-			v.change.Partition = sl.Lane.Partition.Number
-			all = append(all, v)
-		}
-		sl.todo = all[first:len(all):len(all)]
-	}
-	w.m.outcomes[OutcomeDead].Add(float64(len(letters)))
-	return all, w.s.addLetters(work, stop, letters)
-}
-
-// add hands changes to core. A redelivered change goes to a state sink that does not
-// guard itself only if it is the newest that was decided: a newer one may be there
-// already, and this one would overwrite it. A resent change of a log sink is always
-// delivered.
-func (w *worker) add(work, stop context.Context, all []*delivery) error {
-	var doubtful []string
-	// One that settles is compared when it is written, so that a newer one inherits its time.
-	stale := func(v *delivery) bool {
-		return v.slice.Redelivered && w.traits.Kind == sinks.State && !w.traits.Guarded
-	}
-	for _, v := range all {
-		if w.opt.Pace.Settle == 0 && stale(v) || w.obsoleteAfter(v) {
-			doubtful = append(doubtful, v.change.Entity)
-		}
-	}
-	rows, err := w.s.rows(work, stop, w.opt.Number, doubtful)
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	for _, v := range all {
-		c := &v.change
-		if c.Forced {
-			w.known.forget(c.Entity)
-		}
-		if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || w.obsoleteAfter(v)) {
-			w.recordOutcome(v, OutcomeOvertaken)
-			continue
-		}
-		i := &core.Item{
-			Partition: c.Partition, Position: c.Position(), Version: c.Version, Entity: c.Entity, Bytes: int64(len(c.Doc)),
-			Resent: c.Resent != 0, Owner: v.slice.Lane.Partition, Data: v, Arrived: now,
-		}
-		if i.Stale = w.opt.Pace.Settle > 0 && stale(v); v.slice.Redelivered { // it may have waited elsewhere; else clocks need not agree
-			i.OldestUnsent = c.Time
-		}
-		w.core.Add(i)
-	}
-	return nil
 }
 
 // apply applies what core decided: rows and letters are written together with the
@@ -342,7 +149,7 @@ func (w *worker) apply() {
 
 func (w *worker) applyEffect(e core.Effect) {
 	v, _ := e.Item.Data.(*delivery)
-	p := e.Item.Owner.(*core.Partition)
+	p := e.Item.Assignment
 	switch e.Kind {
 	case core.Put:
 		w.letters.putRow(p, e.Item, v)
@@ -429,70 +236,15 @@ func (w *worker) pause(p *Pause) bool {
 	return true
 }
 
-// obsoleteAfter reports whether a change may have been replaced while the service was paused, so
-// that a state sink gets only the newest.
-func (w *worker) obsoleteAfter(v *delivery) bool {
-	if w.traits.Kind != sinks.State {
-		return false
-	}
-	_, resumed := w.target.condition.resumed()
-	return v.change.Time.Before(resumed)
-}
-
 // saved returns when the progress of the items' partitions is saved.
 func (w *worker) saved(work context.Context, items []*core.Item) error {
 	parts := make([]*core.Partition, 0, len(items))
 	for _, i := range items {
-		if p := i.Owner.(*core.Partition); !slices.Contains(parts, p) {
+		if p := i.Assignment; !slices.Contains(parts, p) {
 			parts = append(parts, p)
 		}
 	}
 	return w.s.saver.await(work, parts)
-}
-
-// conclude ends changes that were refused or given up: as dead letters, or by a new
-// decision. The letters are saved with the positions that pass their changes.
-func (w *worker) conclude(work, stop context.Context, items []*core.Item) error {
-	if err := w.letters.load(work, stop, items); err != nil {
-		return err
-	}
-	for _, i := range items {
-		v, ok := i.Data.(*delivery)
-		if !ok {
-			w.core.Leave(i, core.Skipped)
-			continue
-		}
-		replaceable, err := w.letters.replaceable(work, stop, v)
-		if err != nil {
-			return err
-		}
-		outcome := AttemptGaveUp
-		switch {
-		case replaceable:
-			outcome = OutcomeRedecided
-			err = w.letters.redecide(work, stop, i, v)
-		case i.State() == core.Refused:
-			outcome = AttemptRefused
-			fallthrough
-		default:
-			if err = w.letters.deadLetter(work, stop, i, v); err == nil && i.Err != nil {
-				w.target.condition.refuse(i.Err)
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if v.record != nil {
-			v.record(outcome)
-		}
-		w.core.Concluded(i, !replaceable)
-	}
-	w.apply()
-	if err := w.saved(work, items); err != nil {
-		return err
-	}
-	crash.At(crash.Buried, w.opt.Name)
-	return nil
 }
 
 // reportLost reports changes that the service lost.

@@ -52,11 +52,11 @@ func TestTheNewestGoesAwayWithItsPartition(t *testing.T) {
 			s.parts[n].HandOut(&core.Frame{Frame: f})
 		}
 	})
-	require.NoError(t, w.receive(t.Context(), t.Context()))
+	require.NoError(t, loop{w}.receive(t.Context(), t.Context()))
 	require.Equal(t, 1, w.core.Hand.Len())
 	older, newer := w.slices[0].todo[0], w.slices[1].todo[0]
 	s.step(func() { s.revoke(s.parts[1]) })
-	require.NoError(t, w.receive(t.Context(), t.Context()))
+	require.NoError(t, loop{w}.receive(t.Context(), t.Context()))
 	require.Zero(t, w.core.Hand.Len())
 	require.True(t, older.settled(), "the next owner of the newest delivers it")
 	require.Empty(t, w.slices)
@@ -86,11 +86,10 @@ func (d *dueStore) Offered(_ context.Context, ids []int64) error {
 func TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks(t *testing.T) {
 	d := &dueStore{}
 	s, w := idleStage(t, d, sinks.State, 0)
-	requests := 0
+	o, requests := &offers{s.shared, s.parts, s.services}, 0
 	s.opt.Control = func(context.Context, ...change.Record) error { requests++; return nil }
 	of := int32(1)
 	s.opt.Partition = func(string, change.Version) int32 { return of }
-	o := &offers{s.shared, s.parts, s.services}
 	require.NoError(t, o.due(t.Context()))
 	require.Zero(t, requests, "another process owns it")
 	of = 0

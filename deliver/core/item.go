@@ -11,15 +11,15 @@ import (
 // Item is a change of the service that is not settled: in hand, or parked in a row of the
 // store. The core owns it after Add or Restore; the caller may read it and clear Data.
 type Item struct {
-	Partition int32
-	Position  change.Version
-	Version   change.Version
-	Entity    string
-	Bytes     int64 // of the row that it may need
-	Resent    bool  // an older version that an operator sends again
-	Owner     any   // of the partition; Drop ends its items
-	Data      any   // the caller's; nil for a restored row
-	Admitted  int   // for the caller: number of pauses after which the guard admitted it, 0 before that
+	Partition  int32
+	Position   change.Version
+	Version    change.Version
+	Entity     string
+	Bytes      int64      // of the row that it may need
+	Resent     bool       // an older version that an operator sends again
+	Assignment *Partition // of Partition; Drop ends its items
+	Data       any        // the caller's; nil for a restored row
+	Admitted   int        // for the caller: number of pauses after which the guard admitted it, 0 before that
 
 	Arrived      time.Time // in hand
 	OldestUnsent time.Time // time of the entity's oldest unsent change; zero means Arrived
@@ -76,7 +76,7 @@ func (i *Item) becomeGivenUp() { i.state = GivenUp }
 
 // giveWay lets the oldest of several changes in hand that a newer one replaces keep the position.
 func (i *Item) giveWay(newer *Item) {
-	if i.Owner == newer.Owner && i.Position < newer.Position {
+	if i.Assignment == newer.Assignment && i.Position < newer.Position {
 		newer.keepsPosition = cmp.Or(i.keepsPosition, i)
 	} else {
 		i.keepsPosition = nil

@@ -130,11 +130,11 @@ func (s *Service) Restore(rows []*Item) {
 	}
 }
 
-// Drop ends all items of an owner: the next owner of the partition has them.
-func (s *Service) Drop(owner any) {
+// Drop ends all items of a partition: its next owner has them.
+func (s *Service) Drop(p *Partition) {
 	for entity, of := range s.Hand.of {
 		for _, i := range of {
-			if i.Owner != owner {
+			if i.Assignment != p {
 				continue
 			}
 			if i.state == Resting {
@@ -146,7 +146,7 @@ func (s *Service) Drop(owner any) {
 	}
 	for _, queue := range s.rows.of {
 		for _, i := range slices.Clone(queue) {
-			if i.Owner == owner {
+			if i.Assignment == p {
 				s.rows.drop(i)
 				s.becomeSettled(i, Abandoned, nil)
 			}
@@ -312,13 +312,13 @@ func (s *Service) Status() Status {
 	return out
 }
 
-// Rows returns all rows by owner, as Restore takes them: for a Service that continues.
-func (s *Service) Rows() map[any][]*Item {
-	rows := map[any][]*Item{}
+// Rows returns all rows by assignment, as Restore takes them: for a Service that continues.
+func (s *Service) Rows() map[*Partition][]*Item {
+	rows := map[*Partition][]*Item{}
 	for _, queue := range s.rows.of {
 		for _, i := range queue {
-			rows[i.Owner] = append(rows[i.Owner], &Item{
-				Partition: i.Partition, Position: i.Position, Version: i.Version, Entity: i.Entity, Bytes: i.Bytes, Owner: i.Owner,
+			rows[i.Assignment] = append(rows[i.Assignment], &Item{
+				Partition: i.Partition, Position: i.Position, Version: i.Version, Entity: i.Entity, Bytes: i.Bytes, Assignment: i.Assignment,
 				Attempts: i.Attempts, Next: i.Next, Since: i.Since, Reason: i.Reason,
 			})
 		}

@@ -3,7 +3,7 @@ package main
 // deliverMutants are of the way from the changes log to the sinks.
 var deliverMutants = []mutant{
 	{
-		rule: "what is below the position is skipped, also inside a frame that overlaps", in: "deliver", fn: "worker.decode",
+		rule: "what is below the position is skipped, also inside a frame that overlaps", in: "deliver", fn: "loop.decode",
 		find: "if _1._2() < _3._4 {", put: "if false {",
 		test: "TestAFrameThatOverlapsIsTakenInPart",
 	},
@@ -29,12 +29,12 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "so does a takeover (KEEP_OWNER)", in: "deliver", fn: "known.has",
-		find: "d.owner == i.Owner &&", put: "",
+		find: "d.owner == i.Assignment &&", put: "",
 		test: "TestATakeoverForgets",
 	},
 	{
-		rule: "a request's change is written", in: "deliver", fn: "worker.add",
-		find: "w.known.forget(c.Entity)", put: "",
+		rule: "a request's change is written", in: "deliver", fn: "loop.add",
+		find: "l.known.forget(c.Entity)", put: "",
 		test: "TestARequestIsWritten",
 	},
 	{
@@ -178,8 +178,8 @@ var deliverMutants = []mutant{
 		test: "TestRetryLeavesOutWhatWasOvertaken",
 	},
 	{
-		rule: "newest only, for changes that may have been in hand before", in: "deliver", fn: "worker.add",
-		find: "if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || w.obsoleteAfter(v)) {", put: "if false {",
+		rule: "newest only, for changes that may have been in hand before", in: "deliver", fn: "loop.add",
+		find: "if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || l.obsoleteAfter(v)) {", put: "if false {",
 		test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
 	},
 	{
@@ -393,7 +393,7 @@ var deliverMutants = []mutant{
 		test: "TestABucketShrinksWithItsShare",
 	},
 	{
-		rule: "a successor counts settle_max from the decision", in: "deliver", fn: "worker.add",
+		rule: "a successor counts settle_max from the decision", in: "deliver", fn: "loop.add",
 		find: "i.OldestUnsent = c.Time\n", put: "_ = i\n",
 		test: "TestASuccessorCountsFromTheDecision",
 	},
