@@ -179,7 +179,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "newest only, for changes that may have been in hand before", in: "deliver", fn: "loop.add",
-		find: "if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || l.obsoleteAfter(v)) {", put: "if false {",
+		find: "if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || l.obsoleteAfter(v)) {", put: "if false && rows != nil {",
 		test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
 	},
 	{
@@ -268,8 +268,8 @@ var deliverMutants = []mutant{
 		test: "TestALogThatEndsTooEarly",
 	},
 	{
-		rule: "a former owner hands out nothing that it reads (NO_LOOK)", in: "deliver", fn: "partition.look",
-		find: "p.checkOwner(tail.Owner); err != nil {", put: "p.checkOwner(tail.Owner); err != nil && false {",
+		rule: "a former owner hands out nothing that it reads (NO_LOOK)", in: "deliver", fn: "partition.checkOwner",
+		find: "case p.Owned(owner):", put: "case true:",
 		test: "TestAFormerOwnerHandsOutNothingNew",
 	},
 	{
