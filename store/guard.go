@@ -159,13 +159,14 @@ type GuardState struct {
 	BaseAt time.Time                `json:"base_at"`
 	Extra  map[GuardKind]GuardExtra `json:"extra,omitempty"`
 	Passes GuardPasses              `json:"passes"`
+	Pause  *Pause                   `json:"pause,omitempty"`
 }
 
 // Judge answers for changes, and adds those that it counts to n. A change counts at the time of its
 // source, in each window of that time, so that a backlog is as dense as its history was. One of an entity that came and left
 // within a window is no accident, and does not count. It moves the
 // base, and returns the limit with how many entities the window of the last counted or held change has.
-func (g *GuardState) Judge(a *Admission, n *GuardCounts, paused bool) (answers []Admitted, counted, limit int64) {
+func (g *GuardState) Judge(a *Admission, n *GuardCounts) (answers []Admitted, counted, limit int64) {
 	if a.Now.Sub(g.BaseAt) >= a.Window {
 		g.Base, g.BaseAt = a.Entities+n.Retracted, a.Now
 	} else {
@@ -175,6 +176,7 @@ func (g *GuardState) Judge(a *Admission, n *GuardCounts, paused bool) (answers [
 	if extra := g.Extra[a.Kind]; a.Now.Before(extra.Till) {
 		limit += extra.Entities
 	}
+	paused := g.Pause != nil
 	answers = make([]Admitted, len(a.Changes))
 	for i := range a.Changes {
 		c := &a.Changes[i]

@@ -25,7 +25,7 @@ func (m *guardMemory) admit(now time.Time, changes ...store.GuardedChange) []sto
 		n.Known[entity] = at
 		n.Slots[at]++
 	}
-	answers, _, _ := m.state.Judge(&a, &n, false)
+	answers, _, _ := m.state.Judge(&a, &n)
 	m.slots = n.Known
 	return answers
 }

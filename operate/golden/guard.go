@@ -53,7 +53,7 @@ func (g *guard) judge(a *store.Admission) {
 		n.Known[entity] = at
 		n.Slots[at]++
 	}
-	answers, counted, limit := g.state.Judge(a, &n, false)
+	answers, counted, limit := g.state.Judge(a, &n)
 	if answers[0] == store.Held {
 		g.hold = g.state.Hold(a, counted, limit)
 		return

@@ -4,7 +4,7 @@
 DELETE FROM dead_letters WHERE service IN {names}
 
 -- name: forget_guards
-DELETE FROM guards WHERE service IN {names}
+DELETE FROM reports WHERE kind = 'guard' AND name IN {names}
 
 -- name: forget_guarded
 DELETE FROM guarded WHERE service IN {names}

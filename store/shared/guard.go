@@ -10,86 +10,92 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+// guardKind is the kind of the reports that are the guards of services, by their names.
+const guardKind = "guard"
+
 // Pauses implements store.Guards.
-func (s *Store) Pauses(ctx context.Context) ([]store.Pause, error) {
-	return list(ctx, s, "list pauses", sqlPauses(), scanPause)
+func (s *Store) Pauses(ctx context.Context) (pauses []store.Pause, err error) {
+	guards, err := s.ListReports(ctx, guardKind)
+	for i := range guards {
+		g, err := guardOf(guards[i].Body)
+		if err != nil {
+			return nil, err
+		}
+		if g.Pause != nil {
+			pauses = append(pauses, *g.Pause)
+		}
+	}
+	return pauses, err
 }
 
-func scanPause(row Row) (store.Pause, error) {
-	p, _, err := scanGuard(row)
-	return p, err
+func guardOf(body []byte) (g store.GuardState, err error) {
+	if len(body) == 0 {
+		return g, nil // without admissions
+	}
+	if err := json.Unmarshal(body, &g); err != nil {
+		return g, store.WithClass(fmt.Errorf("the state of a guard cannot be read: %w", err), store.Fatal)
+	}
+	return g, nil
 }
 
-// scanGuard reads the columns of a pause, and more behind them. A service that is not paused
-// has no time.
-func scanGuard(row Row, more ...any) (p store.Pause, paused bool, err error) {
-	var since *time.Time
-	var hold []byte
-	if err = row.Scan(append([]any{&p.Service, &since, &p.Actor, &p.Reason, &hold}, more...)...); err != nil || since == nil {
-		return p, false, err
-	}
-	if p.Since = *since; hold != nil {
-		p.Hold = new(store.Hold)
-		err = unmarshal("a hold", hold, p.Hold)
-	}
-	return p, true, err
-}
-
-func unmarshal(what string, text []byte, into any) error {
-	if err := json.Unmarshal(text, into); err != nil {
-		return store.WithClass(fmt.Errorf("%s cannot be read: %w", what, err), store.Fatal)
-	}
-	return nil
+// changeGuard has f change the guard of a service, and writes it with the calls that f returns.
+// Its row stays locked until the transaction ends: admissions of one service come one after the
+// other.
+func (s *Store) changeGuard(ctx context.Context, operation, service string, f func(t Tx, g *store.GuardState) ([]Call, error)) error {
+	return s.DB.Write(ctx, operation, func(t Tx) error {
+		body, err := one(listIn(t, sqlOpenReport(guardKind, service, now()), scanValue[[]byte]))
+		if err != nil {
+			return err
+		}
+		g, err := guardOf(body)
+		if err != nil {
+			return err
+		}
+		calls, err := f(t, &g)
+		if err != nil {
+			return err
+		}
+		body, _ = json.Marshal(&g) // numbers, times and texts always have a JSON form
+		_, err = t.Exec(append(calls, sqlWriteReport(guardKind, service, body))...)
+		return err
+	})
 }
 
 // PutPause implements store.Guards.
 func (s *Store) PutPause(ctx context.Context, p store.Pause, audit store.Audit) error {
-	return s.writeAudited(ctx, "pause a service", putPause(&p), audit)
-}
-
-func putPause(p *store.Pause) Call {
-	var hold []byte
-	if p.Hold != nil {
-		hold, _ = json.Marshal(p.Hold) // numbers and a word always have a JSON form
-	}
-	return sanitized(sqlPutPause(p, newGuard, hold))
+	return s.changeGuard(ctx, "pause a service", p.Service, func(_ Tx, g *store.GuardState) ([]Call, error) {
+		if g.Pause == nil {
+			g.Pause = &p
+		}
+		return Audits([]store.Audit{audit})
+	})
 }
 
 // EndPause implements store.Guards.
 func (s *Store) EndPause(ctx context.Context, service string, audit store.Audit) error {
-	return s.writeAudited(ctx, "resume a service", sqlEndPause(service), audit)
-}
-
-func (s *Store) writeAudited(ctx context.Context, operation string, c Call, audit store.Audit) error {
-	rows, err := Audits([]store.Audit{audit})
-	if err == nil {
-		_, err = s.write(ctx, operation, append(rows, c)...)
-	}
-	return err
+	return s.changeGuard(ctx, "resume a service", service, func(_ Tx, g *store.GuardState) ([]Call, error) {
+		if g.Pause != nil && g.Pause.Hold == nil {
+			g.Pause = nil
+		}
+		return Audits([]store.Audit{audit})
+	})
 }
 
 // Admit implements store.Guards.
 func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.Admitted, pause *store.Pause, err error) {
 	a.Now = a.Now.UTC().Truncate(time.Microsecond)
-	err = s.DB.Write(ctx, "admit changes", func(t Tx) error {
-		answers, pause = nil, nil
-		g, held, err := lockGuard(t, a.Service)
-		if err != nil {
-			return err
-		}
-		pause = held
+	err = s.changeGuard(ctx, "admit changes", a.Service, func(t Tx, g *store.GuardState) (calls []Call, err error) {
 		after := a.Now.Add(-a.Window)
 		if _, err := t.Exec(sqlExpireGuarded(a.Service, a.Kind, after)); err != nil {
-			return err
+			return nil, err
 		}
 		n, err := guardCounts(t, &a, after)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		known := maps.Clone(n.Known)
 		var counted, limit int64
-		answers, counted, limit = g.Judge(&a, n, pause != nil)
-		var calls []Call
+		answers, counted, limit = g.Judge(&a, n)
 		done := map[string]bool{}
 		for i, answer := range answers {
 			entity := a.Changes[i].Entity
@@ -101,13 +107,13 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 					at = was
 				}
 				calls = append(calls, sqlPutGuarded(a.Service, a.Kind, entity, at, a.Now))
-			case answer == store.Held && pause == nil:
-				pause = g.Hold(&a, counted, limit)
-				calls = append(calls, putPause(pause), auditCall(pause))
+			case answer == store.Held && g.Pause == nil:
+				g.Pause = g.Hold(&a, counted, limit)
+				calls = append(calls, auditCall(g.Pause))
 			}
 		}
-		_, err = t.Exec(append(calls, saveGuard(a.Service, g))...)
-		return err
+		pause = g.Pause
+		return calls, nil
 	})
 	if err != nil {
 		return nil, nil, err
@@ -157,53 +163,22 @@ func auditCall(p *store.Pause) Call {
 	return calls[0]
 }
 
-// newGuard is the state of a service without admissions.
-var newGuard = []byte("{}") //nolint:gochecknoglobals // never written
-
-// lockGuard returns the guard of a service, and its pause, nil without one.
-func lockGuard(t Tx, service string) (*store.GuardState, *store.Pause, error) {
-	var pause *store.Pause
-	g, err := one(listIn(t, sqlLockGuard(service, newGuard), func(row Row) (*store.GuardState, error) {
-		var g store.GuardState
-		var state []byte
-		p, paused, err := scanGuard(row, &state)
-		if paused {
-			pause = &p
+// EndHold implements store.Guards.
+func (s *Store) EndHold(ctx context.Context, service string, end store.HoldEnd, now time.Time, audit store.Audit) error {
+	now = now.UTC().Truncate(time.Microsecond)
+	return s.changeGuard(ctx, "end a hold", service, func(_ Tx, g *store.GuardState) ([]Call, error) {
+		calls, err := Audits([]store.Audit{audit})
+		if err == nil && (g.Pause == nil || g.Pause.Hold == nil) {
+			err = store.ErrNotFound
 		}
 		if err != nil {
 			return nil, err
 		}
-		return &g, unmarshal("the state of a guard", state, &g)
-	}))
-	return g, pause, err
-}
-
-func saveGuard(service string, g *store.GuardState) Call {
-	state, _ := json.Marshal(g) // numbers, times and words always have a JSON form
-	return sqlSaveGuard(service, state)
-}
-
-// EndHold implements store.Guards.
-func (s *Store) EndHold(ctx context.Context, service string, end store.HoldEnd, now time.Time, audit store.Audit) error {
-	audits, err := Audits([]store.Audit{audit})
-	if err != nil {
-		return err
-	}
-	return s.DB.Write(ctx, "end a hold", func(t Tx) error {
-		g, pause, err := lockGuard(t, service)
-		if err == nil && (pause == nil || pause.Hold == nil) {
-			err = store.ErrNotFound
+		hold := g.Pause.Hold
+		if g.End(hold, end, now); !end.Extend {
+			calls = append(calls, sqlExpireGuarded(service, hold.Kind, now))
 		}
-		if err != nil {
-			return err
-		}
-		now := now.UTC().Truncate(time.Microsecond)
-		g.End(pause.Hold, end, now)
-		calls := append(audits, sqlEndHold(service), saveGuard(service, g))
-		if !end.Extend {
-			calls = append(calls, sqlExpireGuarded(service, pause.Hold.Kind, now))
-		}
-		_, err = t.Exec(calls...)
-		return err
+		g.Pause = nil
+		return calls, nil
 	})
 }

@@ -93,18 +93,7 @@ CREATE TABLE progress_marks (
 ) WITH (fillfactor = 50);
 ALTER TABLE progress_marks ALTER COLUMN mark SET STORAGE MAIN; -- offsets: nothing to compress
 
--- The guard of each service with the entities that it counted within the window, and the
--- pause of one whose deliveries wait for an operator, paused by one or by the guard.
-CREATE TABLE guards (
-    service text COLLATE "C" PRIMARY KEY,
-    state   bytea NOT NULL, -- store.GuardState as JSON
-    since   timestamptz, -- of the pause; null without one
-    actor   text  NOT NULL DEFAULT '',
-    reason  text  NOT NULL DEFAULT '',
-    hold    bytea -- store.Hold as JSON, of a pause by the guard
-) WITH (fillfactor = 50);
-CREATE INDEX guards_paused ON guards (service) WHERE since IS NOT NULL;
-
+-- The entities that the guard of a service counted within the window.
 CREATE TABLE guarded (
     service text COLLATE "C" NOT NULL,
     kind    text COLLATE "C" NOT NULL,
@@ -257,14 +246,15 @@ ALTER TABLE jobs FORCE ROW LEVEL SECURITY;
 CREATE POLICY jobs_tenant ON jobs USING (tenant IN ('', current_setting('weir.tenant', true)));
 CREATE POLICY jobs_pipeline ON jobs USING (current_setting('weir.pipeline', true) = 'on');
 
--- Bounded summaries that all processes add to.
+-- Bounded summaries that all processes add to, and the guards of services: store.GuardState, with
+-- the pause of one whose deliveries wait for an operator.
 CREATE TABLE reports (
     kind       text COLLATE "C" NOT NULL,
     name       text COLLATE "C" NOT NULL,
     body       bytea,
     updated_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (kind, name)
-);
+) WITH (fillfactor = 50);
 
 -- Idempotency keys that were used, and what they were answered. In partitions
 -- by month, ledger_2026_11 for instance, which the store makes and drops.
@@ -377,4 +367,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_positions, audit, dead_letters, revisions, inboxes, guarded, guards, progress_marks, progress, frames, watermarks, dam, services, entities;
+DROP TABLE source_positions, audit, dead_letters, revisions, inboxes, guarded, progress_marks, progress, frames, watermarks, dam, services, entities;

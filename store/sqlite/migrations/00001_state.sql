@@ -81,18 +81,7 @@ CREATE TABLE progress_marks (
     PRIMARY KEY (partition, service)
 ) STRICT, WITHOUT ROWID;
 
--- The guard of each service with the entities that it counted within the window, and the
--- pause of one whose deliveries wait for an operator, paused by one or by the guard.
-CREATE TABLE guards (
-    service TEXT PRIMARY KEY,
-    state   BLOB NOT NULL, -- store.GuardState as JSON
-    since   INTEGER, -- of the pause; null without one
-    actor   TEXT NOT NULL DEFAULT '',
-    reason  TEXT NOT NULL DEFAULT '',
-    hold    BLOB -- store.Hold as JSON, of a pause by the guard
-) STRICT;
-CREATE INDEX guards_paused ON guards (service) WHERE since IS NOT NULL;
-
+-- The entities that the guard of a service counted within the window.
 CREATE TABLE guarded (
     service TEXT    NOT NULL,
     kind    TEXT    NOT NULL,
@@ -226,7 +215,8 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_open ON jobs (tenant, kind, key) WHERE state = 'open';
 CREATE INDEX jobs_updated ON jobs (updated_at);
 
--- Bounded summaries that all processes add to.
+-- Bounded summaries that all processes add to, and the guards of services: store.GuardState, with
+-- the pause of one whose deliveries wait for an operator.
 CREATE TABLE reports (
     kind       TEXT    NOT NULL,
     name       TEXT    NOT NULL,
@@ -299,7 +289,6 @@ DROP TABLE dead_letters;
 DROP TABLE revisions;
 DROP TABLE inboxes;
 DROP TABLE guarded;
-DROP TABLE guards;
 DROP TABLE progress_marks;
 DROP TABLE progress;
 DROP TABLE log_frames;
