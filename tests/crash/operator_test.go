@@ -28,7 +28,7 @@ var (
 
 // outdated counts entities that the first revision decided: a revision is known
 // by its identity, which begins with the fingerprint.
-const outdated = "SELECT count(*) FROM entities WHERE fingerprint IN (SELECT substr(fingerprint, 1, 32) FROM revisions WHERE number = 1)"
+const outdated = "SELECT count(*) FROM entities WHERE substr(fingerprint, 1, 32) IN (SELECT substr(fingerprint, 1, 32) FROM revisions WHERE number = 1)"
 
 // operate lets the pipeline drain, kills the command at its point, returns the
 // same command again, and lets the pipeline drain once more.

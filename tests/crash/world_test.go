@@ -131,11 +131,13 @@ func (w *world) configure(backing, registry, lab, overlay, more string) {
 	w.Write("acme.yaml", fmt.Sprintf(customerFile, w.Clickhouse, w.Target, w.hook.URL(), w.Brokers[0], w.Prefix, w.batched.URL(), w.paced.URL(), rate, burst)+more)
 }
 
-// send produces events to the sources' topics, keyed by entity.
+// send produces events to the sources' topics, keyed by entity. The later half happened an hour after
+// the first: a guard counts updates of entities that the service had for longer than its window.
 func (w *world) send(all []event) {
 	records := make([]*kgo.Record, len(all))
 	for i, e := range all {
-		records[i] = &kgo.Record{Topic: w.Prefix + e.source, Key: []byte(e.entity), Value: []byte(e.json)}
+		at := time.Now().Add(time.Duration(2*i/len(all)-2) * time.Hour)
+		records[i] = &kgo.Record{Topic: w.Prefix + e.source, Key: []byte(e.entity), Value: []byte(e.json), Timestamp: at}
 	}
 	require.NoError(w.t, w.Kafka.ProduceSync(w.t.Context(), records...).FirstErr())
 	for i, r := range records {
