@@ -51,7 +51,7 @@ test: ## formatting, vet, and all that is deterministic, with real servers, unde
 # It spends its time linking: what drives servers and processes, below tests, would only be linked to skip.
 # No test of it keeps a core busy for long, so more of them wait at a time.
 test-short: check ## the tests that need neither servers nor processes, in under a minute
-	go test -short -vet=off -p 8 $(if $(filter ./...,$(PKG)),./transport ./deliver ./tests/docs ./tests/simulation $$(go list ./... | grep -v /tests/),$(PKG))
+	go test -short -vet=off -p 8 $(if $(filter ./...,$(PKG)),./internal/transport ./deliver ./tests/docs ./tests/simulation $$(go list ./... | grep -v /tests/),$(PKG))
 
 MUTANTS ?=
 

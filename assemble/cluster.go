@@ -6,7 +6,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 

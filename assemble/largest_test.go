@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 )

@@ -8,9 +8,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
+	"github.com/seed-86dfc502/weir/internal/transport/embedded"
 	"github.com/seed-86dfc502/weir/store/sqlite"
-	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 

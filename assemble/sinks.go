@@ -5,9 +5,9 @@ import (
 	"log/slog"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Sinks makes the sinks of a configuration; none of them connects before it is

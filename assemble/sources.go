@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sources"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // OpenSource opens a source of a configuration. e is what all sources are opened with. The fields

@@ -15,11 +15,11 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/simulation"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // fault is what happens to the next decision.

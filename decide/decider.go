@@ -17,8 +17,8 @@ import (
 	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Options of a Decider. All fields are needed unless they say a default.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // handed are the frames that a decider handed over.

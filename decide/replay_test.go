@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )

@@ -5,8 +5,8 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/fieldcount"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Simulator decides records one by one in memory, by the code that decides them in

@@ -11,9 +11,9 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // idleTick is how often an idle worker looks for partitions to take over again.

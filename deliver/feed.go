@@ -8,8 +8,8 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // HandOver takes a frame that was just committed. Frames of one partition come in their order. It does not block.

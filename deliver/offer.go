@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Stage delivers the changes of all services. Run it once; Handle is the router's handler. All

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
-	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/semaphore"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/bom"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/tidwall/gjson"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/tidwall/gjson"
 )
 

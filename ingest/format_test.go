@@ -16,9 +16,9 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

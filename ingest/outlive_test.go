@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/stretchr/testify/require"
 )
 

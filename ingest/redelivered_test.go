@@ -6,7 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/stretchr/testify/require"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Letters stores dead letters.

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )

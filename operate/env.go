@@ -10,10 +10,10 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Log has the operations of the cluster that actions need. transport.Admin implements it.

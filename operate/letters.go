@@ -12,8 +12,8 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Selection says which entities an action is for: exactly one of its fields is

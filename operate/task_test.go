@@ -15,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
@@ -22,7 +23,6 @@ import (
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/store/storetest"
 	"github.com/seed-86dfc502/weir/stripper"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )

@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/tests/servers"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/sources"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // blockage is the reason that keeps a process from its work, and since when it does.

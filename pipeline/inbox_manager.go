@@ -15,10 +15,10 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // inboxManager knows the inbox: which generation the topic that is there now is, and

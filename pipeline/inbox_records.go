@@ -11,10 +11,10 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // lag returns the undecided records by partition, without unavailable partitions.

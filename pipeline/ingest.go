@@ -12,9 +12,9 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/ingest/gate"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // asideShare is the part of the memory for events that unavailable partitions of the inbox

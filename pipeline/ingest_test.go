@@ -15,9 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/tests/servers"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 )

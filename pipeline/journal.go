@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // journal is a topic that no restore of the store takes back: an entry for each activation of a

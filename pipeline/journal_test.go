@@ -11,10 +11,10 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/transport"
+	"github.com/seed-86dfc502/weir/internal/transport/embedded"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
-	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/stretchr/testify/require"
 )
 

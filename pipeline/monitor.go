@@ -14,11 +14,11 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/ingest/gate"
+	"github.com/seed-86dfc502/weir/internal/transport/embedded"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
 // Values of label "reason": the conditions that block a process.

@@ -19,9 +19,9 @@ import (
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/servicelabel"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

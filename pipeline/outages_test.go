@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver/core"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/tracing"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 )
 
 // stageOptions are the options that all stages have in common.

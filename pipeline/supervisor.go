@@ -9,9 +9,9 @@ import (
 
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // activePeriod is how often a stage asks whether its configuration is still

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/fieldcount"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 const (

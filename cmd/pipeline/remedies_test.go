@@ -28,7 +28,7 @@ type remedyText struct{ where, text string }
 func remedyTexts(t *testing.T) (all []remedyText) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	for _, folder := range []string{"operate", "pipeline", "cmd", "config", "decide", "deliver", "ingest", "sinks", "sources", "store", "transport"} {
+	for _, folder := range []string{"operate", "pipeline", "cmd", "config", "decide", "deliver", "ingest", "sinks", "sources", "store", "internal/transport"} {
 		require.NoError(t, fs.WalkDir(os.DirFS(root), folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

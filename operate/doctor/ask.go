@@ -10,9 +10,9 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // answer is the result of asking one server, source or target.

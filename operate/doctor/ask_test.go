@@ -12,9 +12,9 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

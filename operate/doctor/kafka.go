@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"

@@ -20,10 +20,10 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

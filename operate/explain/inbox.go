@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"golang.org/x/sync/errgroup"
 )
 

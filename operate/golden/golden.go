@@ -22,8 +22,8 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Files of a case.

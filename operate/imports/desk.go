@@ -17,10 +17,10 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Desk ingests batches of one source in the process that has the state open. All fields are

@@ -16,11 +16,11 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/transport/embedded"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 

@@ -9,10 +9,10 @@ import (
 
 	driver "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 	"github.com/seed-86dfc502/weir/sinks/kind"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config inserts into a ReplacingMergeTree(version, is_deleted) table.

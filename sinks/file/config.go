@@ -5,9 +5,9 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config appends one JSON object per change to a file.

@@ -19,11 +19,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 	"github.com/seed-86dfc502/weir/tests/servers"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // While a cluster is down one of its services finds out when it is back. The others

@@ -19,9 +19,9 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/reason"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // part is the sink's state of one partition of the changes log.

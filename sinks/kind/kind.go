@@ -7,8 +7,8 @@ import (
 	"log/slog"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Sink is the configuration of a sink of one kind. Its methods change nothing and

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Batch makes each request an array of changes.

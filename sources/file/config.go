@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sources"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config reads a file with one JSON event per line.

@@ -22,11 +22,11 @@ import (
 	"github.com/seed-86dfc502/weir/internal/bom"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Options of a Source.

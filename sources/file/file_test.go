@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	filesource "github.com/seed-86dfc502/weir/sources/file"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )

@@ -9,9 +9,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
+	"github.com/seed-86dfc502/weir/internal/transport"
+	"github.com/seed-86dfc502/weir/internal/transport/watermillkafka"
 	"github.com/seed-86dfc502/weir/sources"
-	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/watermillkafka"
 )
 
 // Config reads a topic, from its oldest record on.

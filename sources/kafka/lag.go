@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/reason"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 )

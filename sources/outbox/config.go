@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sources"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config reads a table of a PostgreSQL database, 13 or later. Several

@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/sources/internal/setup"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // taker takes rows over one connection. Owned by one goroutine.

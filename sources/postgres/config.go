@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pglogrepl"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sources"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config reads tables of a PostgreSQL database, 14 or later, by logical replication. Each table

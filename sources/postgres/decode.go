@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pglogrepl"
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 )
 
 // relation is a table as the log describes it.

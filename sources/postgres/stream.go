@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
-	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/errgroup"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/servers"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )

@@ -10,9 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
-	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/semaphore"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	pushsource "github.com/seed-86dfc502/weir/sources/push"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/sources/outbox"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/transport"
+	"github.com/seed-86dfc502/weir/internal/transport/embedded"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/tests/oracle"
-	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"

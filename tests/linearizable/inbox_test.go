@@ -8,9 +8,9 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 const (

@@ -43,17 +43,17 @@ var diskMutants = []mutant{
 		test: "TestPowerLoss",
 	},
 	{
-		rule: "records of a command beside the process are noticed", in: "transport/embedded", fn: "Logs.follow",
+		rule: "records of a command beside the process are noticed", in: "internal/transport/embedded", fn: "Logs.follow",
 		find: "|| _1 == _2 {", put: "|| _1 != _2 {",
 		test: "TestRecordsOfAnotherProcess",
 	},
 	{
-		rule: "a state file that was exchanged is a backup", in: "transport/embedded", fn: "Logs.DetectRestore",
+		rule: "a state file that was exchanged is a backup", in: "internal/transport/embedded", fn: "Logs.DetectRestore",
 		find: "if _1._2 != _3 {", put: "if _1._2 != _3 && false {",
 		test: "TestDetectRestore",
 	},
 	{
-		rule: "a state file whose logs went back is a backup", in: "transport/embedded", fn: "Logs.DetectRestore",
+		rule: "a state file whose logs went back is a backup", in: "internal/transport/embedded", fn: "Logs.DetectRestore",
 		find: "if _1 < len(_2) && _2[_1] < _3 {", put: "if _1 < len(_2) && false && _3 > 0 {",
 		test: "TestDetectRestore",
 	},

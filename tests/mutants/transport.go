@@ -3,57 +3,57 @@ package main
 // transportMutants are of the logs and their frames.
 var transportMutants = []mutant{
 	{
-		rule: "nothing is appended behind a record that failed in the round before", in: "transport", fn: "Producer.launch",
+		rule: "nothing is appended behind a record that failed in the round before", in: "internal/transport", fn: "Producer.launch",
 		find: "_1: _2._3._4._5()}", put: "}",
 		test: "TestARoundLooksAtFailuresOfTheOneBefore",
 	},
 	{
-		rule: "no round of a line begins before the last one is answered", in: "transport", fn: "Producer.schedule",
+		rule: "no round of a line begins before the last one is answered", in: "internal/transport", fn: "Producer.schedule",
 		find: "case _1._2 > 0 || _1._3:", put: "case _1._3:",
 		test: "TestARoundLooksAtFailuresOfTheOneBefore",
 	},
 	{
-		rule: "a partition that takes nothing holds up nothing else", in: "transport", fn: "Producer.lineOf",
+		rule: "a partition that takes nothing holds up nothing else", in: "internal/transport", fn: "Producer.lineOf",
 		find: "return _1{_2._3, _2._4}", put: "return _1{_2._3, unpinned}",
 		test: "TestAPartitionThatTakesNothingHoldsUpNothingElse",
 	},
 	{
-		rule: "a failed batch breaks the order of those behind it", in: "transport", fn: "Producer.answered",
+		rule: "a failed batch breaks the order of those behind it", in: "internal/transport", fn: "Producer.answered",
 		find: "_1._2._3(_4)", put: "_ = _1",
 		test: "TestARoundLooksAtFailuresOfTheOneBefore",
 	},
 	{
-		rule: "a refused batch breaks the order of those behind it", in: "transport", fn: "Producer.hand",
+		rule: "a refused batch breaks the order of those behind it", in: "internal/transport", fn: "Producer.hand",
 		find: "_1._2(tooLarge)", put: "_ = _1",
 		test: "TestTooLargeIsRefusedBeforeAnythingOfItsBatch",
 	},
 	{
-		rule: "a client that lost its sequence is replaced", in: "transport", fn: "Producer.answered",
+		rule: "a client that lost its sequence is replaced", in: "internal/transport", fn: "Producer.answered",
 		find: "_1._2 = _1._2 || _3(_4)", put: "_ = _3",
 		test: "TestNothingIsAppendedBehindAFailedBatch",
 	},
 	{
-		rule: "what inbox partition p decided stands in partition p", in: "transport", fn: "toKgo",
+		rule: "what inbox partition p decided stands in partition p", in: "internal/transport", fn: "toKgo",
 		find: "_1._2 = _3._2", put: "_1._2 = unpinned",
 		test: "TestPinnedRecordsGoWhereTheyArePinned",
 	},
 	{
-		rule: "the position is behind what was acknowledged", in: "transport", fn: "assignment.passed",
+		rule: "the position is behind what was acknowledged", in: "internal/transport", fn: "assignment.passed",
 		find: "_1._2+1, _1._3", put: "_1._2+2, _1._3",
 		test: "TestPositionsFollowAcknowledgements",
 	},
 	{
-		rule: "a batch that was not acknowledged comes first in the next subscription", in: "transport", fn: "assignment.requeue",
+		rule: "a batch that was not acknowledged comes first in the next subscription", in: "internal/transport", fn: "assignment.requeue",
 		find: "_1._2 = append(slices.Clone(_3._4), _1._2...)", put: "_1._2 = append(_1._2, _3._4...)",
 		test: "TestPositionsFollowAcknowledgements",
 	},
 	{
-		rule: "the offset stays before what was set aside", in: "transport", fn: "assignment.moveCommit",
+		rule: "the offset stays before what was set aside", in: "internal/transport", fn: "assignment.moveCommit",
 		find: "range _1.aside {", put: "range _1.aside[:0] {",
 		test: "TestRecordsAreSetAside",
 	},
 	{
-		rule: "what comes again says so", in: "transport", fn: "assignment.handedOut",
+		rule: "what comes again says so", in: "internal/transport", fn: "assignment.handedOut",
 		find: "_1._2 = max(_1._2, _3._4()._5+1)", put: "_1._2 = max(_1._2, _3._4()._5)",
 		test: "TestPositionsFollowAcknowledgements",
 	},

@@ -15,9 +15,9 @@ import (
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // process is one run of the pipeline: all stages, wired as package

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/oracle"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // maxChange bounds a change, in bytes. Documents are smaller by far, unless they have

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/internal/transport"
 )
 
 // Client holds the connections to a cluster that the writers of a process share. Its

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/internal/transport"
 	"github.com/seed-86dfc502/weir/internal/wait"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // backOff is how long a refused frame waits before it is redelivered.
