@@ -231,7 +231,7 @@ func TestCrashMatrix(t *testing.T) {
 		return
 	}
 	for _, point := range crash.All() {
-		if r.kills[point] == nil {
+		if r.kills[point] == nil && !slices.Contains(crash.ImportPoints(), point) { // tests/e2e/imports dies at those
 			t.Errorf("%s: no kill", point)
 		}
 	}
