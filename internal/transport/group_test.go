@@ -376,10 +376,13 @@ func TestLagBehindAnOpenTransaction(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(admin.Close)
 	look := func() (pending, held int64, drained bool) {
-		lags, err := g.Lag(t.Context())
-		require.NoError(t, err)
-		drained, err = admin.Drained(t.Context(), c.prefix+topic, topic)
-		require.NoError(t, err)
+		var lags []transport.PartitionLag
+		require.Eventually(t, func() bool { // a broker that has just started has no coordinator yet
+			if lags, err = g.Lag(t.Context()); err == nil {
+				drained, err = admin.Drained(t.Context(), c.prefix+topic, topic)
+			}
+			return err == nil
+		}, patience, 20*time.Millisecond)
 		return lags[0].Pending(), lags[0].Held(), drained
 	}
 	pending, held, drained := look()
