@@ -115,17 +115,19 @@ func epochOf(sequence string) string {
 // write adds the changes of the batch to its outcome, with all floors of their partitions; partition
 // returns one by its number.
 func (h *hearing) write(out *store.Outcome, partition func(int32) store.Partition) {
-	for number, o := range h.owners {
-		floors, moved := maps.Clone(o.floors), false
-		for at, f := range h.now {
-			if at.partition == number && f.moved {
-				f.Partition = partition(number)
-				floors[at.log], moved = f.Floor, true
-			}
+	moved := map[int32]map[string]store.Floor{}
+	for at, f := range h.now {
+		if !f.moved {
+			continue
 		}
-		if moved {
-			out.Floors = slices.AppendSeq(out.Floors, maps.Values(floors))
+		if moved[at.partition] == nil {
+			moved[at.partition] = maps.Clone(h.owners[at.partition].floors)
 		}
+		f.Partition = partition(at.partition)
+		moved[at.partition][at.log] = f.Floor
+	}
+	for _, floors := range moved {
+		out.Floors = slices.AppendSeq(out.Floors, maps.Values(floors))
 	}
 	out.Barriers = h.barriers
 }
