@@ -212,9 +212,9 @@ func (f *Flow) LagInNeed() bool {
 	return false
 }
 
-// old reports whether the lane is in the older half of a log that begins at a position. Further
-// requests would push out of the log what it asked for before, and be lost in turn, for ever
-// (lag.pml, NO_THROTTLE).
+// old reports whether the lane is in the older half of a log that begins at a position. The changes
+// of further requests would push those of earlier requests out of the log, and the lane would never
+// catch up (lag.pml, NO_THROTTLE).
 func (l *Lane) old(begins change.Version) bool {
 	at := l.Position()
 	return l.lagging && (at <= begins || at-begins < l.Partition.lastTo-at)

@@ -189,9 +189,8 @@ func TestRunsAtATime(t *testing.T) {
 	require.Equal(t, Position{Bytes: i.Bytes, Rows: i.Rows, Accepted: int64(len(payloads))}, i.Position)
 }
 
-// I1: an import of an earlier inbox begins again, whatever its state. The mistake that this
-// catches: the inbox was lost with the rows of a file, the file is imported again, and the answer
-// is that it is done.
+// I1: an import of an earlier inbox begins again in any state. The rows of a file may have been lost
+// with that inbox, and an answer that the import is done would lose them for good.
 func TestAnImportOfAnEarlierInboxBeginsAgain(t *testing.T) {
 	w := newWorld(t)
 	text, payloads := many(2 * perBatch)
